@@ -1,0 +1,54 @@
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-all lint types bench format lock clean
+
+# The first of these that is Python 3.11 or later and can make a venv; or say `make PYTHON=...`.
+CANDIDATES := python3.11 python3
+USABLE := import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(shell for p in $(CANDIDATES); do $$p -c '$(USABLE)' 2>/dev/null && echo $$p && break; done)
+# delta-spark 4.4.1 has no jars in the Maven repository.
+PINS := pyspark==4.2.0 delta-spark==4.4.0
+READY := .venv/.installed
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+
+$(READY): requirements.lock setup.py
+	@$(if $(PYTHON),,echo "no usable Python: need 3.11 or later with venv, looked for $(CANDIDATES)" >&2; exit 1)
+	@echo "setting up .venv (once, a minute or two)"
+	@"$(PYTHON)" -m venv .venv
+	@.venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: $(READY) ## reconcile two models on the bundled example
+	.venv/bin/redcal demo
+
+test: $(READY) ## run all tests but the slow ones
+	.venv/bin/python -m pytest -m "not slow"
+
+test-all: $(READY) ## run every test
+	.venv/bin/python -m pytest
+
+lint: $(READY) ## check rules and layout (ruff)
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+
+types: $(READY) ## check types (mypy, strict)
+	.venv/bin/mypy
+
+bench: $(READY) ## measure speed
+	.venv/bin/python -m tests.bench
+
+format: $(READY) ## mend what ruff can mend
+	.venv/bin/ruff check --fix .
+	.venv/bin/ruff format .
+
+lock: $(READY) ## resolve requirements.lock anew
+	@printf '%s\n' $(PINS) > .venv/pins.txt
+	.venv/bin/uv pip compile setup.py --quiet --upgrade --all-extras --universal --fork-strategy fewest \
+		--python-version 3.11 --constraint .venv/pins.txt --generate-hashes --no-annotate \
+		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" -o requirements.lock
+
+clean: ## remove .venv, caches and build leftovers
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,69 @@
+"""Algorithm 1, Decision Calibration: within an event, or everywhere."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from redcal_spark.algorithms.trajectory import Trajectory
+from redcal_spark.engines.base import Engine, Region
+from redcal_spark.events import ActionRegion
+from redcal_spark.fixed_point import Ints
+from redcal_spark.parameters import Status
+
+
+def decision_calibration(engine: Engine, run: Trajectory) -> Status:
+    """Calibrate model 1 everywhere, then model 2."""
+    engine.replay(run.patches)
+    return calibrate_both(engine, run) or "converged"
+
+
+def calibrate_both(engine: Engine, run: Trajectory) -> Status | None:
+    """Calibrate everywhere, going on where the log stands. A status only if the run must end."""
+    first = run.patches[-1].model if run.patches else 1
+    region = engine.freeze(None)
+    bound = run.norm_bound(engine.rows)
+    for model in range(first, 3):
+        if not calibrate(region, model, bound, run, round=None):
+            return "capped"
+    region.close()
+    return None
+
+
+def calibrate(
+    region: Region, model: int, bound: int, run: Trajectory, round: int | None
+) -> bool:
+    """Patch the region until no (loss, action) has a residual sum above the bound (squared).
+
+    False if the steps ran out first.
+    """
+    while True:
+        residuals = region.residuals(model)
+        cell, norm = largest_norm(residuals.sums)
+        if norm <= bound:
+            return True
+        rows = int(residuals.counts[cell])
+        phi = run.rounded(residuals.sums[cell], rows)
+        if not phi.any():
+            run.zero_calibrations += 1
+            return True
+        if run.out_of_steps:
+            return False
+        place = ActionRegion(int(run.losses.cell_loss[cell]), int(run.losses.cell_action[cell]))
+        region.patch(run.calibrate(place, round, model, rows, phi))
+
+
+def largest_norm(sums: Ints) -> tuple[int, int]:
+    """The first cell of largest squared norm, and that norm: exact, though sought in float64.
+
+    A float64 norm is off by a few units of 2^-53 per class, so that all cells which could be the
+    largest are compared as Python integers.
+    """
+    near = sums.astype(np.float64)
+    norms = np.einsum("ij,ij->i", near, near)
+    close = norms.max() * (1.0 - 2.0**-50 * (sums.shape[1] + 4))
+    best, best_norm = 0, -1
+    for cell in np.flatnonzero(norms >= close).tolist():
+        norm = sum(x * x for x in sums[cell].tolist())
+        if norm > best_norm:
+            best, best_norm = cell, norm
+    return best, best_norm

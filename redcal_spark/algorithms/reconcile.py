@@ -1,0 +1,54 @@
+"""Algorithm 3, Reconcile (Roth et al.), the baseline: coordinate by coordinate, no losses."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from redcal_spark.algorithms.trajectory import Trajectory
+from redcal_spark.engines.base import Engine
+from redcal_spark.events import Direction, ScoreGap
+from redcal_spark.parameters import Status
+from redcal_spark.statistics import GapSums
+
+SIDES: tuple[Direction, Direction] = (">", "<")
+
+
+def reconcile(engine: Engine, run: Trajectory) -> Status:
+    """Patch until on every coordinate the models differ by more than alpha on mass below eta."""
+    engine.replay(run.patches)
+    while True:
+        gaps = engine.gaps()
+        far = [
+            j
+            for j, rows in enumerate(gaps.rows.sum(axis=0).tolist())
+            if rows and run.is_large(rows, engine.rows)
+        ]
+        if not far:
+            return "converged"
+        if run.out_of_rounds:
+            return "capped"
+        j, side, model = most_wrong(gaps, far)
+        rows = int(gaps.rows[side, j])
+        residual = (gaps.labels - gaps.scores[model - 1])[side, j : j + 1]
+        phi = run.rounded(residual, rows)
+        if not phi.any():
+            return "stalled"
+        if run.out_of_steps:
+            return "capped"
+        engine.patch(run.score(ScoreGap(j, SIDES[side]), model, rows, phi))
+
+
+def most_wrong(gaps: GapSums, coordinates: list[int]) -> tuple[int, int, int]:
+    """(coordinate, side, model) of largest rows * (mean y - mean f)^2; ties: the first in order."""
+    best, most = (coordinates[0], 0, 1), Fraction(-1)
+    for j in coordinates:
+        for side in range(2):
+            rows = int(gaps.rows[side, j])
+            if not rows:
+                continue
+            for model in (1, 2):
+                off = int(gaps.labels[side, j]) - int(gaps.scores[model - 1][side, j])
+                weight = Fraction(off * off, rows)
+                if weight > most:
+                    best, most = (j, side, model), weight
+    return best

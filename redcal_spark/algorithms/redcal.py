@@ -1,0 +1,110 @@
+"""Algorithm 2, ReDCal: reconcile the largest disagreement, calibrate within it, repeat."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from redcal_spark.algorithms.decision_calibration import calibrate, calibrate_both
+from redcal_spark.algorithms.trajectory import Trajectory
+from redcal_spark.engines.base import Engine
+from redcal_spark.events import Disagreement
+from redcal_spark.fixed_point import Ints
+from redcal_spark.losses import Loss
+from redcal_spark.parameters import Status
+from redcal_spark.statistics import Sums
+
+
+def redcal(engine: Engine, run: Trajectory) -> Status:
+    """Patch until no disagreement event has mass eta."""
+    if not finish_last_round(engine, run):
+        return "capped"
+    while True:
+        event, rows = largest(engine.disagreements())
+        if not run.is_large(rows, engine.rows):
+            return "converged"
+        if run.out_of_rounds:
+            return "capped"
+
+        region = engine.freeze(event)
+        sums = region.sums()
+        model = more_wrong(sums, run.losses[event.loss], event)
+        phi = run.rounded(sums.residual(model), rows)
+        if not phi.any():
+            return "stalled"
+        if run.out_of_steps:
+            return "capped"
+
+        region.patch(patch := run.reconcile(event, model, rows, phi))
+        bound = calibration_bound(sums, event, model, engine.rows, run)
+        if not calibrate(region, model, bound, run, patch.round):
+            return "capped"
+        region.close()
+
+
+def dc_then_redcal(engine: Engine, run: Trajectory) -> Status:
+    """Decision Calibration of both models everywhere, then ReDCal."""
+    if run.opened_by is None:
+        engine.replay(run.patches)
+        status = calibrate_both(engine, run)
+        if status is not None:
+            return status
+    return redcal(engine, run)
+
+
+def finish_last_round(engine: Engine, run: Trajectory) -> bool:
+    """Go on from a log that may end inside a round. False if the steps ran out."""
+    first = run.opened_by
+    if first is None:
+        return True
+    region = engine.replay(run.patches)
+    assert region is not None and first.loss is not None
+    assert first.a1 is not None and first.a2 is not None
+    event = Disagreement(run.losses.place(first.loss), first.a1, first.a2)
+    bound = calibration_bound(region.sums(), event, first.model, engine.rows, run)
+    if not calibrate(region, first.model, bound, run, first.round):
+        return False
+    region.close()
+    return True
+
+
+def largest(counts: Sequence[Ints]) -> tuple[Disagreement, int]:
+    """The event with most rows; ties: lowest loss, then a1, then a2."""
+    best, rows = Disagreement(0, 0, 1), 0
+    for loss, count in enumerate(counts):
+        place = int(count.argmax())
+        if count.flat[place] > rows:
+            rows = int(count.flat[place])
+            best = Disagreement(loss, *divmod(place, len(count)))
+    return best, rows
+
+
+def more_wrong(sums: Sums, loss: Loss, event: Disagreement) -> int:
+    """The model whose scores misjudge the difference between the two actions most; ties: model 1."""
+    a1, a2 = loss.quantised[event.a1].tolist(), loss.quantised[event.a2].tolist()
+    off = [
+        abs(sum(r * (x - y) for r, x, y in zip(sums.residual(i).tolist(), a1, a2, strict=True)))
+        for i in (1, 2)
+    ]
+    return 1 if off[0] >= off[1] else 2
+
+
+def calibration_bound(
+    sums: Sums, event: Disagreement, model: int, all_rows: int, run: Trajectory
+) -> int:
+    """beta as a bound on squared residual norms; with adaptive_beta as large as safety allows.
+
+    beta_t^2 = max(beta^2, delta_t^2 / (d K^2)): the loss that picked the event still cannot rise,
+    for delta_t is what taking its best action on the whole event would gain.
+    """
+    bound = run.norm_bound(all_rows)
+    if not run.parameters.adaptive_beta:
+        return bound
+    loss = run.losses[event.loss]
+    y = sums.labels.tolist()
+    costs = [sum(q * v for q, v in zip(row, y, strict=True)) for row in loss.quantised.tolist()]
+    delta = Fraction(costs[event.action(model)] - min(costs), 1 << loss.bits)
+    # delta_t * n * 2^26; n^2 2^52 cancels against the bound's
+    return max(bound, int(delta**2 / (loss.n_classes * loss.n_actions**2) // 1))
+
+

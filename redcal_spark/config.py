@@ -1,0 +1,385 @@
+"""What a configuration may say: one frozen pydantic model per section.
+
+`config_file.load_config` reads one from a file. Table paths are relative to the current directory.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, PrivateAttr
+from pydantic_core import PydanticCustomError
+
+from redcal_spark.config_base import (
+    AutoOrShare,
+    Cell,
+    Columns,
+    Count,
+    Flag,
+    Fraction,
+    GridBits,
+    Number,
+    Path,
+    Problem,
+    Section,
+    Separator,
+    Share,
+    Text,
+    TextOrList,
+    Version,
+    as_list,
+    as_mapping,
+    check_columns,
+    dotted,
+    plain,
+    repeats,
+    shortest,
+    wrong,
+)
+
+MODELS = ("model_1", "model_2")
+SIDE_TABLES = ("patches", "history", "runs")
+MAX_CLASSES = 16_384
+
+
+class ScoreTable(Section):
+    """Scores in a table of their own, joined to the rows on the id."""
+
+    table: Text = Field(description="path or catalog name of the scores")
+    version: Version | None = Field(None, description="version or time of it; null: the newest")
+    id: Text | None = Field(None, description="its id column; null: as input.id")
+    columns: Columns = Field(description="one column (an array, or P(class 1)), or one per class")
+
+    @classmethod
+    def rules(cls, data: Mapping[str, Any]) -> Iterator[Problem]:
+        yield from repeats("columns", data.get("columns"))
+
+
+class SplitByColumn(Section):
+    """Fitting and judging rows told apart by a column."""
+
+    column: Text = Field(description="the column that tells fitting and judging rows apart")
+    fit: Cell = Field(description="its value on rows to fit on")
+    judge: Cell = Field(description="its value on rows to judge by")
+
+    @classmethod
+    def rules(cls, data: Mapping[str, Any]) -> Iterator[Problem]:
+        if "fit" in data and "judge" in data and data["fit"] == data["judge"]:
+            yield ("judge",), "is the same as fit"
+
+
+class SplitByHash(Section):
+    """A fraction of the rows for judging, chosen by a hash of the id."""
+
+    judge_fraction: Fraction = Field(description="share of rows to judge by, in (0, 1)")
+    salt: str = Field("", description="change it for another draw")
+
+
+def _scores(value: object) -> tuple[str, ...] | ScoreTable:
+    if isinstance(value, Mapping | ScoreTable):
+        return ScoreTable.model_validate(value)
+    if not isinstance(value, str | list | tuple):
+        raise wrong("must be a column, a list of columns, or a mapping with table and columns")
+    return check_columns(value)
+
+
+def _scores_as_written(scores: tuple[str, ...] | ScoreTable) -> object:
+    return scores.model_dump(mode="json") if isinstance(scores, ScoreTable) else shortest(scores)
+
+
+def _split(value: object) -> SplitByColumn | SplitByHash:
+    if isinstance(value, SplitByColumn | SplitByHash):
+        return value
+    if not isinstance(value, Mapping):
+        raise wrong("must be a mapping: column, fit and judge, or judge_fraction")
+    by_column = not value.keys().isdisjoint(SplitByColumn.model_fields)
+    if by_column and "judge_fraction" in value:
+        raise PydanticCustomError(
+            "problem", "give column, fit and judge, or judge_fraction, but not both"
+        )
+    form = SplitByColumn if by_column else SplitByHash
+    return form.model_validate(value)
+
+
+Scores = Annotated[
+    tuple[str, ...] | ScoreTable,
+    PlainValidator(_scores, json_schema_input_type=TextOrList | ScoreTable),
+    PlainSerializer(_scores_as_written),
+]
+Split = Annotated[
+    SplitByColumn | SplitByHash,
+    PlainValidator(_split, json_schema_input_type=SplitByColumn | SplitByHash),
+    PlainSerializer(lambda split: split.model_dump(mode="json")),
+]
+
+
+class Input(Section):
+    """The labelled rows and the scores of both models."""
+
+    table: Text = Field(description="path (Delta, Parquet or CSV) or catalog name of the rows")
+    version: Version | None = Field(None, description="Delta version or time; null: the newest")
+    id: Text | None = Field(
+        None, description="column that identifies a row; needed to join and hash"
+    )
+    label: Text = Field(description="the outcome: class index, class name, 0/1, or an array")
+    model_1: Scores = Field(
+        description="scores of the first model: a column, one per class, or a table"
+    )
+    model_2: Scores = Field(description="scores of the second model, in any of the same forms")
+    join: Literal["error", "inner"] = Field(
+        "error", description="ids missing on one side or given twice: error, or inner to drop them"
+    )
+    classes: Annotated[tuple[Text, ...], Field(min_length=2, max_length=MAX_CLASSES)] | None = (
+        Field(None, description="names of the classes, in order; labels may then be names")
+    )
+    on_bad_rows: Literal["error", "skip"] = Field(
+        "error", description="rows that cannot be used: error, or skip to pass them through"
+    )
+    separator: Separator = Field(",", description="what separates the columns of a CSV file")
+    split: Split | None = Field(
+        None, description="rows to fit on and rows to judge by; null: the same"
+    )
+
+    def score_columns(self, model: Literal[1, 2]) -> tuple[str, ...]:
+        """The score columns of a model: one (an array, or P(class 1)), or one per class."""
+        scores = self.model_1 if model == 1 else self.model_2
+        return scores.columns if isinstance(scores, ScoreTable) else scores
+
+    def score_table(self, model: Literal[1, 2]) -> ScoreTable | None:
+        """The table to join for a model, or None when its scores are in `table` itself."""
+        scores = self.model_1 if model == 1 else self.model_2
+        return scores if isinstance(scores, ScoreTable) else None
+
+    @classmethod
+    def rules(cls, data: Mapping[str, Any]) -> Iterator[Problem]:
+        reasons = [f"to join {key}" for key in MODELS if as_mapping(data.get(key))]
+        if "judge_fraction" in as_mapping(data.get("split")):
+            reasons.append("to split by judge_fraction")
+        if reasons and data.get("id") is None:
+            yield ("id",), f"is required {' and '.join(reasons)}"
+        yield from repeats("classes", data.get("classes"))
+        found = []
+        for key in MODELS:
+            scores = data.get(key)
+            yield from repeats(key, scores)
+            if isinstance(scores, Mapping):
+                source, columns = scores, scores.get("columns")
+            else:
+                source, columns = data, scores
+                if data.get("label") is not None and data["label"] in (columns, *as_list(columns)):
+                    yield ("label",), f"is a score column of {key}"
+            found.append(
+                (_place(source.get("table")), source.get("version"), as_list(columns) or columns)
+            )
+        if data.get("model_1") is not None and found[0] == found[1]:
+            yield ("model_2",), "is the same as model_1; two different models are needed"
+
+
+class Loss(Section):
+    """What each action (row) costs under each class (column)."""
+
+    actions: tuple[Text, ...] | None = Field(None, description="names of the actions, in order")
+    costs: Annotated[
+        tuple[Annotated[tuple[Number, ...], Field(min_length=2, max_length=MAX_CLASSES)], ...],
+        Field(min_length=2),
+    ] = Field(description="a row per action, a number per class")
+
+    @classmethod
+    def rules(cls, data: Mapping[str, Any]) -> Iterator[Problem]:
+        rows = as_list(data.get("costs"))
+        lengths = [len(row) if isinstance(row, list | tuple) else None for row in rows]
+        for index, length in enumerate(lengths):
+            if length is not None and lengths[0] is not None and length != lengths[0]:
+                yield ("costs", index), f"has {length} numbers, the first row has {lengths[0]}"
+        actions = as_list(data.get("actions"))
+        if actions and rows and len(actions) != len(rows):
+            yield ("actions",), f"has {len(actions)} names, costs has {len(rows)} rows"
+        yield from repeats("actions", actions)
+
+
+class LossFile(Section):
+    """A loss kept in a file of its own; loading replaces it by the `Loss` in the file."""
+
+    file: Text = Field(
+        description="a .yaml or .csv file, relative to the folder of the config file"
+    )
+    actions: tuple[Text, ...] | None = Field(None, description="names of the actions, in order")
+
+
+class Reconcile(Section):
+    """The algorithm and its parameters; they mean exactly the decimals written."""
+
+    algorithm: Literal["redcal", "decision_calibration", "reconcile", "dc_then_redcal"] = Field(
+        "redcal", description="redcal, decision_calibration, reconcile or dc_then_redcal"
+    )
+    alpha: Share | None = Field(
+        None, description="smallest difference in loss that matters, in (0, 1]"
+    )
+    eta: Share | None = Field(None, description="smallest share of rows that matters, in (0, 1]")
+    beta: AutoOrShare = Field("auto", description="calibration tolerance: auto, or in (0, 1]")
+    adaptive_beta: Flag = Field(False, description="loosen beta with the gain of each round")
+    grid_bits: GridBits | None = Field(
+        None, description="patch grid 2^-bits, 1 to 26; null: by theory"
+    )
+    max_rounds: Count = Field(10_000, description="stop after this many rounds")
+    max_steps: Count = Field(1_000_000, description="stop after this many patches")
+
+    @classmethod
+    def rules(cls, data: Mapping[str, Any]) -> Iterator[Problem]:
+        algorithm = data.get("algorithm", "redcal")
+        if algorithm in ("redcal", "reconcile", "dc_then_redcal"):
+            for key in ("alpha", "eta"):
+                if data.get(key) is None:
+                    yield (key,), f"is required for {algorithm}"
+
+
+class OutputTables(NamedTuple):
+    """Where everything is written."""
+
+    table: str
+    patches: str
+    history: str
+    runs: str
+
+
+class Output(Section):
+    """Where the results go."""
+
+    table: Text = Field(description="path or catalog name of the reconciled rows")
+    patches: Text | None = Field(None, description="the patch log; null: <table>_patches")
+    history: Text | None = Field(None, description="metrics by round; null: <table>_history")
+    runs: Text | None = Field(None, description="the ledger, a row per run; null: <table>_runs")
+    suffix: Text = Field("_reconciled", description="added to the names of new score columns")
+
+    @property
+    def tables(self) -> OutputTables:
+        """The tables' names, defaults filled in."""
+        given = (self.patches, self.history, self.runs)
+        sides = (
+            name or sibling(self.table, kind) for name, kind in zip(given, SIDE_TABLES, strict=True)
+        )
+        return OutputTables(self.table, *sides)
+
+
+class Engine(Section):
+    """What computes."""
+
+    name: Literal["auto", "local", "spark"] = Field("auto", description="auto, local or spark")
+    threads: Count | None = Field(None, description="threads of the local engine; null: all cores")
+
+
+class Config(Section):
+    """A whole configuration.
+
+    The fields hold resolved values, perhaps secrets from the environment: log `recorded()` instead.
+    """
+
+    input: Input
+    losses: Annotated[
+        dict[Text, Loss],
+        # The schema knows the forms that exist in a file only; loading has replaced them.
+        BeforeValidator(
+            lambda losses: {} if losses is None else losses,
+            json_schema_input_type=Text | dict[str, Loss | LossFile] | None,
+        ),
+    ] = Field({}, description="what decisions cost: a loss by name, in the order that breaks ties")
+    reconcile: Reconcile
+    output: Output
+    engine: Engine = Engine()
+    _written: dict[Path, str] = PrivateAttr(default_factory=dict)
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Keep, from the validation context, the texts as written that had variables in them."""
+        self._written.update(context or {})
+
+    def recorded(self) -> dict[str, Any]:
+        """The configuration as plain data for the ledger: defaults filled in, `${NAME}` unresolved.
+
+        Losses from files are included. `config_file.config_from_tree` makes a config of it again.
+        """
+        tree: dict[str, Any] = self.model_dump(mode="json")
+        for path, text in self._written.items():
+            place: Any = tree
+            for part in path[:-1]:
+                place = place[part]
+            place[path[-1]] = text
+        output = tree["output"]
+        for kind in SIDE_TABLES:
+            # `${ROOT}` may end in a slash: then `${ROOT}_runs` would name another table.
+            if output[kind] is None and not output["table"].endswith("}"):
+                output[kind] = sibling(output["table"], kind)
+        return tree
+
+    def __repr_args__(self) -> Iterator[tuple[str, Any]]:
+        yield from self.recorded().items()
+
+    @classmethod
+    def rules(cls, data: Mapping[str, Any]) -> Iterator[Problem]:
+        algorithm = as_mapping(data.get("reconcile")).get("algorithm", "redcal")
+        if not data.get("losses") and algorithm in (
+            "redcal",
+            "decision_calibration",
+            "dc_then_redcal",
+        ):
+            yield ("losses",), f"is required for {algorithm}"
+        yield from _unequal_sizes(data)
+        yield from _shared_tables(data)
+
+
+def _unequal_sizes(data: Mapping[str, Any]) -> Iterator[Problem]:
+    """Everything that tells the number of classes must tell the same."""
+    given = as_mapping(data.get("input"))
+    sizes: list[tuple[Path, int]] = [(("input", "classes"), len(as_list(given.get("classes"))))]
+    for key in MODELS:
+        sizes.append((("input", key), len(as_list(given.get(key)))))
+        columns = as_list(as_mapping(given.get(key)).get("columns"))
+        sizes.append((("input", key, "columns"), len(columns)))
+    for name, loss in as_mapping(data.get("losses")).items():
+        rows = as_list(as_mapping(plain(loss)).get("costs"))
+        sizes.append((("losses", name, "costs"), len(as_list(rows[0])) if rows else 0))
+    # What is shorter is not a list, or is refused on its own.
+    sizes = [(path, size) for path, size in sizes if size >= 2]
+    for path, size in sizes[1:]:
+        first, expected = sizes[0]
+        if size != expected:
+            yield path, f"is for {size} classes, but {dotted(first)} is for {expected}"
+
+
+def _shared_tables(data: Mapping[str, Any]) -> Iterator[Problem]:
+    """No output may overwrite an input or another output."""
+    given, output = as_mapping(data.get("input")), as_mapping(data.get("output"))
+    taken = {_place(given.get("table")): "input.table"}
+    for key in MODELS:
+        taken.setdefault(_place(as_mapping(given.get(key)).get("table")), f"input.{key}.table")
+    table = output.get("table")
+    for key in ("table", *SIDE_TABLES):
+        name = output.get(key)
+        if name is None and isinstance(table, str):
+            name = sibling(table, key)
+        place = _place(name)
+        if place is not None and taken.setdefault(place, f"output.{key}") != f"output.{key}":
+            yield ("output", key), f"is the same table as {taken[place]}"
+
+
+def _place(table: object) -> str | None:
+    """What tells tables apart: paths as absolute ones; to a catalog name that does no harm."""
+    return os.path.abspath(table) if isinstance(table, str) else None
+
+
+def sibling(table: str, kind: str) -> str:
+    """The name of a table beside another: `out/scores/` and `runs` give `out/scores_runs`."""
+    if table.endswith("`"):
+        return f"{table[:-1]}_{kind}`"
+    return f"{table.rstrip('/')}_{kind}"
+
+
+def json_schema() -> str:
+    """The text of conf/schema.json, by which editors complete and check config files."""
+    schema = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **Config.model_json_schema(),
+    }
+    return json.dumps(schema, indent=2) + "\n"

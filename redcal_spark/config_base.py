@@ -1,0 +1,281 @@
+"""What the configuration's sections are made of: value types, and how problems are gathered.
+
+A section gathers all its problems, its own and those of the sections in it, before it refuses;
+`config_file` puts them into one message.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import unicodedata
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    PlainSerializer,
+    PlainValidator,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
+
+Path = tuple[str | int, ...]
+Problem = tuple[Path, str]
+
+# An error of this type ends in ", got <value>". The value is added only when the problem is told,
+# so that a value taken from the environment can be shown as the user wrote it.
+WRONG = "wrong_value"
+
+
+def wrong(text: str) -> PydanticCustomError:
+    return PydanticCustomError(WRONG, text)
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+def _text(value: object) -> object:
+    if not isinstance(value, str):
+        raise wrong("must be text")
+    if not value.strip():
+        raise wrong("must not be empty")
+    # Half a surrogate pair cannot be written to a table; a control character is never meant.
+    if any(unicodedata.category(character) in ("Cc", "Cs") for character in value):
+        raise wrong("must be printable text")
+    return value
+
+
+def _number(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise wrong("must be a number")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise wrong("must be a finite number")
+    return number
+
+
+def _share(value: object) -> float:
+    number = _number(value)
+    if not 0 < number <= 1:
+        raise wrong("must be in (0, 1]")
+    return number
+
+
+def _fraction(value: object) -> float:
+    number = _number(value)
+    if not 0 < number < 1:
+        raise wrong("must be in (0, 1)")
+    return number
+
+
+def _auto_or_share(value: object) -> float | str:
+    if value != "auto" and (isinstance(value, bool) or not isinstance(value, int | float)):
+        raise wrong("must be auto or a number in (0, 1]")
+    return "auto" if value == "auto" else _share(value)
+
+
+def _whole(low: int, high: int | None = None) -> BeforeValidator:
+    def check(value: object) -> int:
+        # `1e6` is a float to YAML, and a fair way to write a whole number.
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise wrong("must be a whole number")
+        if high is not None and not low <= value <= high:
+            raise wrong(f"must be from {low} to {high}")
+        if value < low:
+            raise wrong(f"must be at least {low}")
+        return value
+
+    return BeforeValidator(check)
+
+
+def _flag(value: object) -> object:
+    if not isinstance(value, bool):
+        raise wrong("must be true or false")
+    return value
+
+
+def _separator(value: object) -> object:
+    if not isinstance(value, str) or len(value) != 1 or value in '"\r\n':
+        raise wrong("must be a single character")
+    return value
+
+
+def _version(value: object) -> object:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    try:
+        datetime.fromisoformat(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise wrong("must be a version number or a time such as 2026-01-31T12:00:00") from None
+    return value
+
+
+def _cell(value: object) -> object:
+    if not isinstance(value, str | int):
+        raise wrong("must be text, a whole number, true or false")
+    return value
+
+
+Text = Annotated[str, Field(min_length=1), BeforeValidator(_text)]
+Number = Annotated[float, BeforeValidator(_number)]
+Share = Annotated[float, Field(gt=0, le=1), BeforeValidator(_share)]
+Fraction = Annotated[float, Field(gt=0, lt=1), BeforeValidator(_fraction)]
+AutoOrShare = Annotated[
+    float | Literal["auto"],
+    PlainValidator(_auto_or_share, json_schema_input_type=Share | Literal["auto"]),
+]
+Flag = Annotated[bool, BeforeValidator(_flag)]
+Separator = Annotated[str, Field(min_length=1, max_length=1), BeforeValidator(_separator)]
+GridBits = Annotated[int, Field(ge=1, le=26), _whole(1, 26)]
+Count = Annotated[int, Field(ge=1), _whole(1)]
+Version = Annotated[
+    int | str, PlainValidator(_version, json_schema_input_type=Annotated[int, Field(ge=0)] | str)
+]
+Cell = Annotated[str | int | bool, PlainValidator(_cell, json_schema_input_type=str | int | bool)]
+
+
+def check_columns(value: object) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return (_TEXT.validate_python(value),)
+    if not isinstance(value, list | tuple):
+        raise wrong("must be a column or a list of columns")
+    if len(value) < 2:
+        raise PydanticCustomError(
+            "problem", "a list needs a column per class; write a single column without brackets"
+        )
+    return _TEXTS.validate_python(value)
+
+
+def shortest(columns: tuple[str, ...]) -> str | list[str]:
+    return columns[0] if len(columns) == 1 else list(columns)
+
+
+_TEXT = TypeAdapter[str](Text)
+_TEXTS = TypeAdapter[tuple[str, ...]](tuple[Text, ...])
+TextOrList = Text | Annotated[list[Text], Field(min_length=2)]
+Columns = Annotated[
+    tuple[str, ...],
+    PlainValidator(check_columns, json_schema_input_type=TextOrList),
+    PlainSerializer(shortest),
+]
+
+
+# --- sections -------------------------------------------------------------------------------------
+
+
+def _words(error: ErrorDetails, known: list[str]) -> PydanticCustomError:
+    """Pydantic's error in our words."""
+    kind, context = error["type"], error.get("ctx", {})
+    match kind:
+        case "missing":
+            return PydanticCustomError("problem", "is required")
+        case "extra_forbidden":
+            near = difflib.get_close_matches(str(error["loc"][-1]), known, n=1)
+            hint = f"did you mean '{near[0]}'?" if near else f"known here: {', '.join(known)}"
+            return PydanticCustomError("problem", f"unknown key; {hint}")
+        case "invalid_key":
+            return PydanticCustomError("problem", "a key must be text; put it in quotes")
+        case "literal_error":
+            return wrong(f"must be {context['expected']}")
+        case "list_type" | "tuple_type":
+            return wrong("must be a list")
+        case "dict_type" | "model_type":
+            return wrong("must be a mapping")
+        case "too_short":
+            least, given = context["min_length"], context["actual_length"]
+            return PydanticCustomError("problem", f"needs at least {least} entries, has {given}")
+        case "too_long":
+            most, given = context["max_length"], context["actual_length"]
+            return PydanticCustomError("problem", f"has {given} entries, more than {most:,}")
+    # Already in our words, by a section inside this one.
+    return PydanticCustomError(kind, error["msg"])
+
+
+class Section(BaseModel):
+    """A part of the configuration: frozen, refuses unknown keys, gathers every problem."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
+    @classmethod
+    def rules(cls, data: Mapping[str, Any]) -> Iterator[Problem]:
+        """Rules between keys.
+
+        They see the data as given and run even when some of it is wrong, or problems would come in
+        instalments; so a rule looks at what it got before it judges.
+        """
+        return iter(())
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _gather(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        if isinstance(data, cls):
+            return handler(data)
+        data = {} if data is None else data  # a section whose keys are all commented out
+        found: list[InitErrorDetails] = []
+        meant: set[str] = set()  # keys given under a misspelt name: don't ask for them again
+        try:
+            section = handler(data)
+        except ValidationError as err:
+            for error in err.errors(include_url=False):
+                words = _words(error, list(cls.model_fields))
+                if words.message_template.startswith("unknown key; did you mean"):
+                    meant.add(words.message_template.split("'")[1])
+                path = tuple(part for part in error["loc"] if part != "[key]")
+                found.append(InitErrorDetails(type=words, loc=path, input=error["input"]))
+        if isinstance(data, Mapping):
+            for path, text in cls.rules({key: plain(data[key]) for key in data}):
+                words = PydanticCustomError("problem", text)
+                found.append(InitErrorDetails(type=words, loc=path, input=None))
+        found = [line for line in found if not _asks_for(line, meant)]
+        if found:
+            raise ValidationError.from_exception_data(cls.__name__, found)
+        return section
+
+
+def _asks_for(line: InitErrorDetails, keys: set[str]) -> bool:
+    path, words = line.get("loc", ()), line["type"]
+    return len(path) == 1 and path[0] in keys and str(words).startswith("is required")
+
+
+def plain(value: Any) -> Any:
+    return value.model_dump() if isinstance(value, BaseModel) else value
+
+
+def as_mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def as_list(value: object) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else []
+
+
+def repeats(key: str, names: object) -> Iterator[Problem]:
+    seen: dict[str, int] = {}
+    for index, name in enumerate(as_list(names)):
+        if isinstance(name, str) and seen.setdefault(name, index) != index:
+            yield (key, index), f"is the same as {key}[{seen[name]}]"
+
+
+def dotted(path: Path) -> str:
+    """A path as people write it: `losses.triage.costs[1][0]`."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            shown = part if part.isprintable() and part and "." not in part else repr(part)
+            text += f".{shown}" if text else shown
+    return text

@@ -1,0 +1,288 @@
+"""The rows of a block under patching: scan, events, replay. Pure numpy, exact.
+
+Sums over rows are in `statistics`; the two modules are the only arithmetic over rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from redcal_spark.blocks import Block
+from redcal_spark.events import ActionRegion, Disagreement, ScoreGap
+from redcal_spark.fixed_point import ONE, Floats, Grid, Ints
+from redcal_spark.losses import Actions, LossFamily, LossGroup, Scores, best_response
+from redcal_spark.patches import Patch
+
+Index = npt.NDArray[np.intp]
+
+CHUNK = 16_384  # rows at a time: a chunk of scores stays in the second-level cache
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What the kernel must know to decide events; sent to workers with the patches.
+
+    thresholds: per loss, the integer score gap above which a disagreement counts.
+    gap: for Reconcile, the integer score difference above which two models disagree; else None.
+    binary: scores were one column P(1), so that coordinate 0 is the complement of coordinate 1.
+    """
+
+    losses: LossFamily
+    thresholds: tuple[int, ...]
+    gap: int | None
+    binary: bool
+
+    @property
+    def coordinates(self) -> slice:
+        """The coordinates Reconcile looks at."""
+        return slice(1, 2) if self.binary else slice(None)
+
+
+class Rows:
+    """The rows of a block under patching: scores, best responses and events kept up to date.
+
+    f: the scores of both models, int32, n x d, copies that patches change.
+    actions: per model, loss x row. events: loss x row, a1 * K + a2, or `none` outside every event.
+    touched: per model, the rows that some patch acted on.
+    """
+
+    def __init__(
+        self,
+        block: Block,
+        rules: Rules,
+        classified: tuple[list[Actions], Actions] | None = None,
+    ):
+        self.rules = rules
+        self.y = block.y
+        self.f: list[Grid] = [block.f1.copy(), block.f2.copy()]
+        self.actions, self.events = classified or classify(block, rules)
+        self.touched = [np.zeros(block.rows, np.bool_) for _ in self.f]
+        self.frozen: Index | None = None
+        self.round: int | None = None
+        self._stale: Index | slice | None = None  # rows whose events no longer follow their scores
+
+    def __len__(self) -> int:
+        return len(self.f[0])
+
+    def current(self, rows: Index | slice = slice(None)) -> Block:
+        """The rows with their scores as patched so far."""
+        return Block(self.f[0], self.f[1], self.y).take(rows)
+
+    def take(self, rows: Index) -> Rows:
+        """A copy of some rows, to be patched on its own."""
+        classified = [a[:, rows] for a in self.actions], self.events[:, rows]
+        return Rows(self.current(rows), self.rules, classified)
+
+    @classmethod
+    def concat(cls, parts: Sequence[Rows]) -> Rows:
+        if len(parts) == 1:
+            return parts[0]
+        actions = [np.concatenate([p.actions[i] for p in parts], axis=1) for i in range(2)]
+        events = np.concatenate([p.events for p in parts], axis=1)
+        block = Block.concat([p.current() for p in parts])
+        return cls(block, parts[0].rules, (actions, events))
+
+    def put(self, rows: Index, other: Rows, part: slice) -> None:
+        """Write patched rows back to where `take` had them from."""
+        for i in range(2):
+            self.f[i][rows] = other.f[i][part]
+            self.actions[i][:, rows] = other.actions[i][:, part]
+        self.events[:, rows] = other.events[:, part]
+
+    def release(self) -> None:
+        """The frozen rows were brought up to date from outside: nothing is frozen or stale."""
+        self.frozen = self.round = self._stale = None
+
+    # --- where patches act -------------------------------------------------------------------
+
+    def in_event(self, event: Disagreement) -> Index:
+        self.settle()
+        k = self.rules.losses[event.loss].n_actions
+        return np.flatnonzero(self.events[event.loss] == event.a1 * k + event.a2)
+
+    def in_region(self, model: int, region: ActionRegion) -> Index:
+        """Rows of the frozen event (of all, when none is) whose best response is the region's."""
+        actions = self.actions[model - 1][region.loss]
+        if self.frozen is None:
+            return np.flatnonzero(actions == region.action)
+        return self.frozen[actions[self.frozen] == region.action]
+
+    def in_gap(self, gap: ScoreGap) -> Index:
+        assert self.rules.gap is not None
+        j = gap.coordinate
+        difference = self.f[0][:, j] - self.f[1][:, j]
+        over = difference > self.rules.gap if gap.direction == ">" else difference < -self.rules.gap
+        return np.flatnonzero(over)
+
+    def settle(self) -> None:
+        """Let events follow the scores again: only between rounds, for inside one E is frozen."""
+        if self._stale is not None and len(self.rules.losses):
+            _, self.events[:, self._stale] = classify(self.current(self._stale), self.rules)
+        self._stale = None
+
+    # --- patching ----------------------------------------------------------------------------
+
+    def apply(self, patch: Patch) -> Index:
+        """Replay one patch; returns the rows it acted on."""
+        if patch.kind == "score":
+            assert patch.coordinate is not None and patch.direction is not None
+            rows = self.in_gap(ScoreGap(patch.coordinate, patch.direction))
+            self._shift_coordinate(patch.model, rows, patch.coordinate, patch.phi[0])
+            return rows
+        assert patch.loss is not None
+        loss = self.rules.losses.place(patch.loss)
+        if patch.kind == "reconcile":
+            assert patch.a1 is not None and patch.a2 is not None
+            self.frozen = rows = self.in_event(Disagreement(loss, patch.a1, patch.a2))
+            self.round = patch.round
+        else:
+            assert patch.action is not None and patch.round == self.round
+            rows = self.in_region(patch.model, ActionRegion(loss, patch.action))
+        self.shift(patch.model, rows, patch.shift)
+        return rows
+
+    def shift(self, model: int, rows: Index, phi: Grid) -> Grid:
+        """Add phi to a model's scores, clip to the box, look at its best responses anew."""
+        f = self.f[model - 1]
+        new = f.take(rows, axis=0)
+        new += phi
+        np.maximum(new, 0, out=new)
+        np.minimum(new, ONE, out=new)
+        f[rows] = new
+        self._changed(model, rows, new)
+        return new
+
+    def _shift_coordinate(self, model: int, rows: Index, j: int, phi: int) -> None:
+        f = self.f[model - 1]
+        f[rows, j] = column = np.clip(f[rows, j] + np.int32(phi), 0, ONE)
+        if self.rules.binary:
+            f[rows, 0] = ONE - column
+        self._changed(model, rows, f.take(rows, axis=0) if len(self.rules.losses) else f[:0])
+
+    def _changed(self, model: int, rows: Index, new: Grid) -> None:
+        self.touched[model - 1][rows] = True
+        if len(self.rules.losses):
+            self.actions[model - 1][:, rows] = respond(new, self.rules.losses)
+            self._stale = slice(None) if self.frozen is None else self.frozen
+
+
+# --- one look at rows ---------------------------------------------------------------------------
+
+
+def respond(f: Grid, losses: LossFamily) -> Actions:
+    """Best responses, loss x row."""
+    actions = np.empty((len(losses), len(f)), losses.action_type)
+    for start in range(0, len(f), CHUNK):
+        rows = f[start : start + CHUNK].astype(np.float64)
+        for group in losses.groups:
+            found, _ = best_response(group.scores(rows), losses.action_type)
+            actions[group.index, start : start + CHUNK] = found
+    return actions
+
+
+class _Buffers:
+    """Memory for one chunk of both models, used again and again: fresh pages cost more than sums."""
+
+    def __init__(self, losses: LossFamily, rows: int, d: int):
+        self.f = [np.empty((rows, d)), np.empty((rows, d))]
+        size = max((g.n_actions * len(g.index) for g in losses.groups), default=0) * rows
+        self.scores = [np.empty(size), np.empty(size)]
+
+    def chunk(self, model: int, f: Grid) -> Floats:
+        rows = self.f[model][: len(f)]
+        np.copyto(rows, f)
+        return rows
+
+    def place(self, model: int, group: LossGroup, rows: int) -> Floats:
+        height = group.n_actions * len(group.index)
+        return self.scores[model][: height * rows].reshape(height, rows)
+
+
+def classify(block: Block, rules: Rules) -> tuple[list[Actions], Actions]:
+    """Best responses of both models and the event of every row, loss x row."""
+    losses = rules.losses
+    actions = [np.empty((len(losses), block.rows), losses.action_type) for _ in range(2)]
+    events = np.full((len(losses), block.rows), np.iinfo(losses.event_type).max, losses.event_type)
+    buffers = _Buffers(losses, min(CHUNK, block.rows), block.n_classes)
+    for start in range(0, block.rows if len(losses) else 0, CHUNK):
+        part = slice(start, min(start + CHUNK, block.rows))
+        rows = [buffers.chunk(0, block.f1[part]), buffers.chunk(1, block.f2[part])]
+        for group in losses.groups:
+            scores = [
+                group.scores(f, buffers.place(i, group, len(f))) for i, f in enumerate(rows)
+            ]
+            found = [best_response(s, losses.action_type) for s in scores]
+            for i, place in enumerate(group.index):
+                a1, a2 = found[0][0][i], found[1][0][i]
+                actions[0][place, part], actions[1][place, part] = a1, a2
+                hit, code = _disagreements(
+                    (a1, scores[0][:, i], found[0][1][i]),
+                    (a2, scores[1][:, i], found[1][1][i]),
+                    rules.thresholds[place],
+                )
+                events[place, start + hit] = code
+    return actions, events
+
+
+def _disagreements(
+    one: tuple[Actions, Scores, Scores], two: tuple[Actions, Scores, Scores], threshold: int
+) -> tuple[Index, Index]:
+    """Rows in some event, and which: a1 * K + a2. Only rows whose actions differ are looked at."""
+    (a1, scores1, best1), (a2, scores2, best2) = one, two
+    differ = np.flatnonzero(a1 != a2)
+    b1, b2 = a1[differ].astype(np.intp), a2[differ].astype(np.intp)
+    sure = scores1[b2, differ] - best1[differ] > threshold
+    sure |= scores2[b1, differ] - best2[differ] > threshold
+    return differ[sure], (b1 * len(scores1) + b2)[sure]
+
+
+def in_some_event(events: Actions) -> npt.NDArray[np.bool_]:
+    """Rows that a round of ReDCal may still act on."""
+    return np.asarray((events != np.iinfo(events.dtype).max).any(axis=0))
+
+
+def beyond_gap(block: Block, rules: Rules) -> npt.NDArray[np.bool_]:
+    """Rows that Reconcile may still act on."""
+    part = rules.coordinates
+    over = np.abs(block.f1[:, part] - block.f2[:, part]) > rules.gap
+    return np.asarray(over.any(axis=1))
+
+
+def event_counts(events: Actions, losses: LossFamily) -> list[Ints]:
+    """Rows of every event: one K x K array per loss."""
+    none = np.iinfo(events.dtype).max
+    counts = []
+    for loss, codes in zip(losses.losses, events, strict=True):
+        k = loss.n_actions
+        found = np.bincount(codes[codes != none], minlength=k * k)
+        counts.append(found.astype(np.int64).reshape(k, k))
+    return counts
+
+
+@dataclass
+class Scan:
+    """What one look at a block gives: how many rows, how many in every event, and the active rows.
+
+    At the end of a round a row outside every event is never patched again, so that a run needs only
+    the active ones. `everywhere` (Decision Calibration) keeps them all.
+    """
+
+    rows: int
+    counts: list[Ints]
+    active: Block
+    classified: tuple[list[Actions], Actions]
+
+
+def scan(block: Block, rules: Rules, everywhere: bool = False) -> Scan:
+    actions, events = classify(block, rules)
+    counts = event_counts(events, rules.losses)
+    if everywhere:
+        return Scan(block.rows, counts, block, (actions, events))
+    kept = beyond_gap(block, rules) if rules.gap is not None else in_some_event(events)
+    index = np.flatnonzero(kept)
+    chosen = [a.take(index, axis=1) for a in actions], events.take(index, axis=1)
+    return Scan(block.rows, counts, block.take(index), chosen)

@@ -1,0 +1,176 @@
+"""Statistics of rows: small integer arrays that add up, in any order and anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from redcal_spark.blocks import Block
+from redcal_spark.events import ActionRegion
+from redcal_spark.fixed_point import ONE, Floats, Grid, Ints
+from redcal_spark.kernel import CHUNK, Rows, Rules
+from redcal_spark.losses import Actions, LossFamily
+from redcal_spark.patches import Patch
+
+
+def score_sums(f: Grid) -> Ints:
+    """Column sums of grid integers."""
+    return np.add.reduce(f, axis=0, dtype=np.int64)
+
+
+def label_sums(y: Grid, n_classes: int) -> Ints:
+    if y.ndim == 2:
+        return score_sums(y)
+    return np.bincount(y, minlength=n_classes).astype(np.int64) * ONE
+
+
+def chunks(rows: int) -> Iterator[slice]:
+    return (slice(start, min(start + CHUNK, rows)) for start in range(0, rows, CHUNK))
+
+
+def membership(actions: Actions, losses: LossFamily) -> Floats:
+    """cell x row: 1.0 where the row's best response under the cell's loss is the cell's action.
+
+    Multiplied with grid integers it gives the sums of every cell, exactly below 2^27 rows.
+    """
+    wanted = losses.cell_action.astype(losses.action_type)[:, None]
+    return np.equal(actions[losses.cell_loss], wanted).astype(np.float64)
+
+
+def cell_counts(actions: Actions, losses: LossFamily) -> Ints:
+    counts = np.zeros(losses.n_cells, np.int64)
+    for place, found in enumerate(actions):
+        cells = losses.cells(place)
+        counts[cells] = np.bincount(found, minlength=cells.stop - cells.start)
+    return counts
+
+
+def cell_score_sums(actions: Actions, f: Grid, losses: LossFamily) -> Ints:
+    """Sums of scores per cell, cell x class."""
+    total = np.zeros((losses.n_cells, f.shape[1]), np.int64)
+    for part in chunks(len(f)):
+        product = membership(actions[:, part], losses) @ f[part].astype(np.float64)
+        total += product.astype(np.int64)
+    return total
+
+
+def cell_label_sums(actions: Actions, y: Grid, d: int, losses: LossFamily) -> Ints:
+    """Sums of labels per cell, cell x class."""
+    if y.ndim == 2:
+        return cell_score_sums(actions, y, losses)
+    total = np.zeros((losses.n_cells, d), np.int64)
+    for place, found in enumerate(actions):
+        cells = losses.cells(place)
+        key = found.astype(np.intp) * d + y
+        counts = np.bincount(key, minlength=(cells.stop - cells.start) * d)
+        total[cells] = counts.reshape(-1, d) * ONE
+    return total
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Rows, label sums and score sums of both models over a set of rows."""
+
+    rows: int
+    labels: Ints
+    scores: tuple[Ints, Ints]
+
+    def residual(self, model: int) -> Ints:
+        return self.labels - self.scores[model - 1]
+
+    def __add__(self, other: Sums) -> Sums:
+        one, two = (a + b for a, b in zip(self.scores, other.scores, strict=True))
+        return Sums(self.rows + other.rows, self.labels + other.labels, (one, two))
+
+
+def sums(block: Block) -> Sums:
+    assert block.y is not None
+    labels = label_sums(block.y, block.n_classes)
+    return Sums(block.rows, labels, (score_sums(block.f1), score_sums(block.f2)))
+
+
+@dataclass(frozen=True)
+class Residuals:
+    """Per cell (loss, action): the rows and the sums of y - f of one model."""
+
+    counts: Ints
+    sums: Ints
+
+    def __add__(self, other: Residuals) -> Residuals:
+        return Residuals(self.counts + other.counts, self.sums + other.sums)
+
+
+def residuals(rows: Rows, model: int) -> Residuals:
+    assert rows.y is not None
+    actions, f, losses = rows.actions[model - 1], rows.f[model - 1], rows.rules.losses
+    labels = cell_label_sums(actions, rows.y, f.shape[1], losses)
+    return Residuals(cell_counts(actions, losses), labels - cell_score_sums(actions, f, losses))
+
+
+def patch_residuals(rows: Rows, patch: Patch, known: Residuals) -> None:
+    """Apply a calibration patch and bring known residuals up to date, from the touched rows alone."""
+    assert rows.y is not None and patch.loss is not None and patch.action is not None
+    losses, model = rows.rules.losses, patch.model
+    actions, f = rows.actions[model - 1], rows.f[model - 1]
+    region = ActionRegion(losses.place(patch.loss), patch.action)
+    everywhere = rows.in_region(model, region)
+    for part in chunks(len(everywhere)):
+        touched = everywhere[part]
+        before, old = actions[:, touched], f.take(touched, axis=0)
+        new = rows.shift(model, touched, patch.shift)
+        after = actions[:, touched]
+        gain = (new - old).astype(np.float64)
+        if len(losses) == 1:  # all rows were in one cell
+            known.sums[region.action] -= np.dot(np.ones(len(gain)), gain).astype(np.int64)
+        else:
+            known.sums[:] -= (membership(before, losses) @ gain).astype(np.int64)
+        moved = np.flatnonzero((before != after).any(axis=0))
+        if len(moved):
+            left, came = before[:, moved], after[:, moved]
+            rest = residual_rows(new[moved], rows.y[touched[moved]])
+            change = membership(came, losses) - membership(left, losses)
+            known.sums[:] += (change @ rest).astype(np.int64)
+            known.counts[:] += change.sum(axis=1).astype(np.int64)
+
+
+def residual_rows(f: Grid, y: Grid) -> Floats:
+    """y - f, row by row."""
+    rest = np.negative(f, dtype=np.float64)
+    if y.ndim == 2:
+        rest += y
+    else:
+        rest[np.arange(len(y)), y] += ONE
+    return rest
+
+
+@dataclass
+class GapSums:
+    """For Reconcile: rows, label sums and score sums beyond the gap, [side, coordinate].
+
+    Side 0 is '>', side 1 is '<'.
+    """
+
+    rows: Ints
+    labels: Ints
+    scores: tuple[Ints, Ints]
+
+    def __add__(self, other: GapSums) -> GapSums:
+        one, two = (a + b for a, b in zip(self.scores, other.scores, strict=True))
+        return GapSums(self.rows + other.rows, self.labels + other.labels, (one, two))
+
+
+def gap_sums(block: Block, rules: Rules, coordinates: Iterable[int]) -> GapSums:
+    """The sums for some coordinates; the others stay 0."""
+    assert rules.gap is not None and block.y is not None
+    rows, labels, one, two = (np.zeros((2, block.n_classes), np.int64) for _ in range(4))
+    for j in coordinates:
+        f1, f2 = block.f1[:, j], block.f2[:, j]
+        y = block.y[:, j] if block.y.ndim == 2 else (block.y == j).astype(np.int64) * ONE
+        for side, over in enumerate((f1 - f2 > rules.gap, f2 - f1 > rules.gap)):
+            rows[side, j] = np.count_nonzero(over)
+            labels[side, j] = y.sum(where=over, dtype=np.int64)
+            one[side, j] = f1.sum(where=over, dtype=np.int64)
+            two[side, j] = f2.sum(where=over, dtype=np.int64)
+    return GapSums(rows, labels, (one, two))

@@ -1,0 +1,68 @@
+"""Packaging of redcal_spark; the exact versions it is tested with are in requirements.lock."""
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+ROOT = Path(__file__).parent
+README = ROOT / "README.md"
+
+BASE = [
+    "numpy>=1.26",
+    "pyarrow>=18",
+    # PySpark 4.2 warns on pandas 3.
+    "pandas>=2.2,<3",
+    "deltalake>=1.0",
+    "pydantic>=2.6,<3",
+    "PyYAML>=6",
+    "rich>=13",
+    "threadpoolctl>=3.2",
+]
+
+# A range, not a pin: a pin would replace the Spark that a platform brings along.
+SPARK = ["pyspark>=4.0.1,<4.3", "delta-spark>=4.0,<4.5"]
+
+REPORT = ["matplotlib>=3.8", "jinja2>=3.1"]
+
+# What `pyspark[connect]` asks for, so that the contract suite can run through Spark Connect.
+CONNECT = [
+    "grpcio>=1.76",
+    "grpcio-status>=1.76",
+    "googleapis-common-protos>=1.71",
+    "zstandard>=0.25",
+]
+
+DEV = [
+    *CONNECT,
+    "hypothesis>=6.100",
+    "mypy>=1.13",
+    "pandas-stubs>=2.2,<3",
+    "pre-commit>=3.7",
+    "pytest>=8.2",
+    "pytest-timeout>=2.3",
+    "ruff>=0.8",
+    "scipy>=1.12",
+    "types-PyYAML>=6",
+    "uv>=0.9",
+    # `make` installs the package without build isolation, so the lock must hold its builders.
+    "setuptools>=77",
+    "wheel>=0.43",
+]
+
+setup(
+    name="redcal-spark",
+    version="0.1.0",
+    description="Reconcile two models that score the same rows but lead to different decisions.",
+    long_description=README.read_text(encoding="utf-8") if README.exists() else "",
+    long_description_content_type="text/markdown",
+    author="the redcal_spark authors",
+    license="Apache-2.0",
+    license_files=["LICENSE"],
+    python_requires=">=3.11",
+    packages=find_packages(include=["redcal_spark", "redcal_spark.*"]),
+    package_data={"redcal_spark": ["py.typed"], "redcal_spark.report": ["templates/*"]},
+    install_requires=BASE,
+    extras_require={"spark": SPARK, "report": REPORT, "dev": DEV},
+    entry_points={"console_scripts": ["redcal = redcal_spark.cli:main"]},
+    zip_safe=False,
+)

@@ -1,0 +1,458 @@
+"""The slow reference: section 2 of the design as plain loops over Python integers and Fractions.
+
+Written independently of the package, and kept free of cleverness: every step recomputes every
+statistic from all rows. The fast code must give the same patch log, patch by patch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import floor
+from typing import Any
+
+import numpy as np
+
+ONE = 2**26  # predictions and labels are integers in [0, ONE]
+FIELDS = (
+    *("step", "round", "kind", "model", "loss", "a1", "a2"),
+    *("action", "coordinate", "direction", "rows", "phi"),
+)
+ALGORITHMS = ("redcal", "decision_calibration", "reconcile", "dc_then_redcal")
+
+Grid = list[list[int]]  # n rows of d grid integers
+Patch = dict[str, Any]  # one line of the log, with the keys FIELDS
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Two models' scores, the labels, the losses and the parameters, as a user gives them."""
+
+    f1: list[Any]  # n rows of d floats, or n floats when binary: one column P(1)
+    f2: list[Any]
+    y: list[Any]  # class indices, or n rows of d floats
+    losses: dict[str, list[list[float]]]  # K x d costs; the order decides ties
+    algorithm: str
+    alpha: float | None = None
+    eta: float | None = None
+    beta: float | str = "auto"
+    adaptive_beta: bool = False
+    grid_bits: int | None = None
+    max_rounds: int = 10_000
+    max_steps: int = 1_000_000
+
+    @property
+    def binary(self) -> bool:
+        """Whether the scores are a single column P(1)."""
+        return not isinstance(self.f1[0], list)
+
+
+@dataclass(frozen=True)
+class Result:
+    """The patch log, how the run ended, and the fitted scores on the grid."""
+
+    log: list[Patch]
+    status: str  # converged | capped | stalled
+    f1: Grid
+    f2: Grid
+    beta: Fraction | None
+    m: int
+    zero_calibrations: int  # ended by an all-zero phi, in this call (not in the prefix)
+
+
+def fit(problem: Problem, prefix: Sequence[Patch] = ()) -> Result:
+    """Run the problem's algorithm; a prefix of its log is replayed first and continued from."""
+    beta, m = resolve_beta(problem), grid_size(problem)
+    run = _Run(problem, grid_labels(problem), beta, m)
+    for patch in prefix:
+        run.replay(patch)
+    try:
+        status = run.run()
+    except _OutOfSteps:
+        status = "capped"
+    return Result(run.log, status, run.f[1], run.f[2], beta, m, run.zero_calibrations)
+
+
+def replay(problem: Problem, log: Sequence[Patch]) -> tuple[Grid, Grid]:
+    """Grid scores after the log, from the original scores; labels are not looked at."""
+    run = _Run(problem)
+    for patch in log:
+        run.replay(patch)
+    return run.f[1], run.f[2]
+
+
+def brier_sum(f: Grid, y: Grid) -> int:
+    """Exact sum of the squared differences on the grid."""
+    return sum(
+        (label - score) ** 2
+        for score_row, label_row in zip(f, y, strict=True)
+        for score, label in zip(score_row, label_row, strict=True)
+    )
+
+
+def decision_loss(problem: Problem, loss_name: str, f: Grid) -> Fraction:
+    """Mean cost of acting on f, in the user's units."""
+    costs = problem.losses[loss_name]
+    quantised = quantise_loss(costs)
+    total = Fraction(0)
+    for row, label in zip(f, grid_labels(problem), strict=True):
+        action = argmin(action_scores(quantised, row))
+        total += sum(y * exact(cost) for y, cost in zip(label, costs[action], strict=True))
+    return total / (len(f) * ONE)
+
+
+# 2.1 Numbers
+
+
+def exact(x: float) -> Fraction:
+    """The decimal that the user wrote."""
+    return Fraction(repr(float(x)))
+
+
+def parameter(name: str, value: float | str | None) -> Fraction:
+    """A parameter in (0, 1] as the fraction it stands for."""
+    if value is None or isinstance(value, str) or not 0 < exact(value) <= 1:
+        raise ValueError(f"{name} must be a number in (0, 1], got {value!r}")
+    return exact(value)
+
+
+def quantise(p: float) -> int:
+    """One probability on the grid."""
+    q = np.rint(np.float64(p) * ONE)
+    if not 0 <= q <= ONE:  # NaN fails this comparison too
+        raise ValueError(f"{p!r} is not a probability")
+    return int(q)
+
+
+def grid_scores(scores: list[Any]) -> Grid:
+    """Scores as n rows of d grid integers; one column P(1) gets its complement."""
+    if not isinstance(scores[0], list):
+        return [[ONE - quantise(p), quantise(p)] for p in scores]
+    return [[quantise(p) for p in row] for row in scores]
+
+
+def grid_labels(problem: Problem) -> Grid:
+    """Labels as n rows of d grid integers."""
+    d = 2 if problem.binary else len(problem.f1[0])
+    rows: Grid = []
+    for label in problem.y:
+        if isinstance(label, list):
+            rows.append([quantise(p) for p in label])
+        elif 0 <= label < d:
+            rows.append([ONE if j == label else 0 for j in range(d)])
+        else:
+            raise ValueError(f"class {label!r} is not in 0..{d - 1}")
+    return rows
+
+
+def loss_bits(d: int) -> int:
+    """G; the bit length of d - 1 is ceil(log2(d)) without a logarithm."""
+    return min(26, 36 - (max(2, d) - 1).bit_length())
+
+
+def quantise_loss(costs: list[list[float]]) -> Grid:
+    """The K x d costs rescaled to [0, 1] in float64, as integers of G bits."""
+    matrix = np.array(costs, dtype=np.float64)
+    low, high = matrix.min(), matrix.max()
+    scaled = np.zeros_like(matrix) if high == low else (matrix - low) / (high - low)
+    integers = np.rint(scaled * 2 ** loss_bits(matrix.shape[1]))
+    return [[int(cost) for cost in row] for row in integers]
+
+
+def resolve_beta(problem: Problem) -> Fraction | None:
+    """The number beta stands for; None when the algorithm has no beta."""
+    if problem.algorithm == "reconcile":
+        return None
+    if problem.beta != "auto":
+        return parameter("beta", problem.beta)
+    alone = problem.algorithm == "decision_calibration"
+    eta = Fraction(1) if alone else parameter("eta", problem.eta)
+    k = 1
+    while True:  # from large to small, so the first that fits is the largest
+        for a in range(99, 9, -1):
+            if Fraction(a, 10**k) ** 2 <= eta / (4 * len(problem.f1)):
+                return Fraction(a, 10**k)
+        k += 1
+
+
+def grid_size(problem: Problem) -> int:
+    """m: patches are whole multiples of 1 / m."""
+    if problem.grid_bits is not None:
+        return int(2**problem.grid_bits)
+    d = 2 if problem.binary else len(problem.f1[0])
+    beta = resolve_beta(problem)
+    if beta is None:
+        alpha, eta = parameter("alpha", problem.alpha), parameter("eta", problem.eta)
+        needed = 4 / (alpha**2 * eta)
+    elif problem.algorithm == "decision_calibration":
+        needed = d / (2 * beta**2)
+    else:
+        alpha, eta = parameter("alpha", problem.alpha), parameter("eta", problem.eta)
+        needed = d / (2 * min(beta**2, eta * alpha**2 / (4 * d)))
+    m = 1
+    while m**2 < needed and m < 2**26:
+        m *= 2
+    return m
+
+
+def dot(u: list[int], v: list[int]) -> int:
+    """Integer dot product."""
+    return sum(a * b for a, b in zip(u, v, strict=True))
+
+
+def minus(u: list[int], v: list[int]) -> list[int]:
+    """Difference of two integer vectors."""
+    return [a - b for a, b in zip(u, v, strict=True)]
+
+
+def action_scores(loss: Grid, row: list[int]) -> list[int]:
+    """What each action costs a row under its own prediction."""
+    return [dot(costs, row) for costs in loss]
+
+
+def argmin(scores: list[int]) -> int:
+    """Position of the least score, the lowest on ties."""
+    return scores.index(min(scores))
+
+
+# 2.2 The algorithms
+
+
+class _OutOfSteps(Exception):
+    """A patch is due and the log already holds max_steps."""
+
+
+class _Run:
+    """Current scores of both models, the log so far, and the loops that extend it."""
+
+    def __init__(
+        self, problem: Problem, y: Grid | None = None, beta: Fraction | None = None, m: int = 1
+    ) -> None:
+        if problem.algorithm not in ALGORITHMS:
+            raise ValueError(f"unknown algorithm {problem.algorithm!r}")
+        self.problem = problem
+        self.f = {1: grid_scores(problem.f1), 2: grid_scores(problem.f2)}
+        self.y = y or []
+        self.n, self.d = len(self.f[1]), len(self.f[1][0])
+        self.losses = {name: quantise_loss(costs) for name, costs in problem.losses.items()}
+        self.beta, self.m = beta, m
+        self.log: list[Patch] = []
+        self.event: list[int] = []  # rows of E, frozen at the first patch of a round
+        self.zero_calibrations = 0
+
+    def run(self) -> str:
+        """Go on from the log to the end; returns the status."""
+        if self.problem.algorithm == "reconcile":
+            return self.reconcile()
+        if self.problem.algorithm != "redcal":
+            self.decision_calibration()
+        if self.problem.algorithm != "decision_calibration":
+            return self.redcal()
+        return "converged"
+
+    def redcal(self) -> str:
+        """Algorithm 2."""
+        eta = parameter("eta", self.problem.eta)
+        round_ = 0
+        if self.log and self.log[-1]["round"] is not None:  # resumed inside a round
+            round_ = self.log[-1]["round"]
+            self.calibrate_within_event(round_)
+            round_ += 1
+        while True:
+            loss, a1, a2, event = self.largest_event()
+            if len(event) < eta * self.n:
+                return "converged"
+            if round_ >= self.problem.max_rounds:
+                return "capped"
+            contrast = minus(self.losses[loss][a1], self.losses[loss][a2])
+            error_1 = abs(dot(self.residual_sums(1, event), contrast))
+            error_2 = abs(dot(self.residual_sums(2, event), contrast))
+            model = 1 if error_1 >= error_2 else 2
+            phi = self.rounded_mean(self.residual_sums(model, event), len(event))
+            if not any(phi):
+                return "stalled"
+            self.record(round_, "reconcile", model, event, phi, loss=loss, a1=a1, a2=a2)
+            self.event = event
+            self.shift(model, event, phi)
+            self.calibrate_within_event(round_)
+            round_ += 1
+
+    def decision_calibration(self) -> None:
+        """Algorithm 1 everywhere, model 1 then model 2, from where the log has got to."""
+        reached = 1
+        if self.log:
+            last = self.log[-1]
+            reached = last["model"] if last["round"] is None else 3
+        assert self.beta is not None
+        for model in (1, 2):
+            if model >= reached:
+                self.calibrate(model, None, list(range(self.n)), self.beta**2)
+
+    def calibrate_within_event(self, round_: int) -> None:
+        """Algorithm 1 within the event of this round."""
+        first = next(p for p in self.log if p["round"] == round_ and p["kind"] == "reconcile")
+        assert self.beta is not None
+        beta_squared = self.beta**2
+        if self.problem.adaptive_beta:
+            loss = self.losses[first["loss"]]
+            own = loss[first["a1"] if first["model"] == 1 else first["a2"]]
+            labels = self.sums(self.y, self.event)
+            gain = max(dot(labels, minus(own, other)) for other in loss)
+            delta = Fraction(gain, self.n * ONE * 2 ** loss_bits(self.d))
+            beta_squared = max(beta_squared, delta**2 / (self.d * len(loss) ** 2))
+        self.calibrate(first["model"], round_, self.event, beta_squared)
+
+    def calibrate(
+        self, model: int, round_: int | None, event: list[int], beta_squared: Fraction
+    ) -> None:
+        """Algorithm 1 on these rows."""
+        while True:
+            largest = -1
+            for loss in self.losses:
+                for action in range(len(self.losses[loss])):
+                    rows = self.rows_acting(model, loss, action, event)
+                    residuals = self.residual_sums(model, rows)
+                    if dot(residuals, residuals) > largest:
+                        largest = dot(residuals, residuals)
+                        chosen = loss, action, rows, residuals
+            if largest <= beta_squared * (self.n * ONE) ** 2:
+                return
+            loss, action, rows, residuals = chosen
+            phi = self.rounded_mean(residuals, len(rows))
+            if not any(phi):
+                self.zero_calibrations += 1
+                return
+            self.record(round_, "calibrate", model, rows, phi, loss=loss, action=action)
+            self.shift(model, rows, phi)
+
+    def reconcile(self) -> str:
+        """Algorithm 3, coordinate by coordinate."""
+        eta = parameter("eta", self.problem.eta)
+        round_ = self.log[-1]["round"] + 1 if self.log else 0
+        while True:
+            largest, beyond = Fraction(-1), False
+            for j in [1] if self.problem.binary else range(self.d):
+                sides = {direction: self.rows_beyond(j, direction) for direction in "><"}
+                if len(sides[">"]) + len(sides["<"]) < eta * self.n:
+                    continue
+                beyond = True
+                for direction, rows in sides.items():
+                    for model in (1, 2):
+                        if not rows:
+                            continue  # an empty side has no mean
+                        residual = self.residual_sums(model, rows)[j]
+                        value = len(rows) * Fraction(residual, len(rows)) ** 2
+                        if value > largest:
+                            largest = value
+                            chosen = j, direction, model, rows, residual
+            if not beyond:
+                return "converged"
+            if round_ >= self.problem.max_rounds:
+                return "capped"
+            j, direction, model, rows, residual = chosen
+            phi = self.rounded_mean([residual], len(rows))
+            if not any(phi):
+                return "stalled"
+            self.record(round_, "score", model, rows, phi, coordinate=j, direction=direction)
+            self.shift_coordinate(model, rows, j, phi[0])
+            round_ += 1
+
+    # What the loops look at
+
+    def largest_event(self) -> tuple[str, int, int, list[int]]:
+        """The disagreement event with the most rows; the first in order on ties."""
+        return max(self.events(), key=lambda event: len(event[3]))  # max keeps the first
+
+    def events(self) -> Iterator[tuple[str, int, int, list[int]]]:
+        """Every E(loss, a1, a2) with its rows, by loss, a1, a2."""
+        alpha = parameter("alpha", self.problem.alpha)
+        threshold = floor(alpha * ONE * 2 ** loss_bits(self.d))
+        for name, loss in self.losses.items():
+            scores_1 = [action_scores(loss, row) for row in self.f[1]]
+            scores_2 = [action_scores(loss, row) for row in self.f[2]]
+            for a1 in range(len(loss)):
+                for a2 in range(len(loss)):
+                    if a1 == a2:
+                        continue
+                    event = []
+                    for i, (s1, s2) in enumerate(zip(scores_1, scores_2, strict=True)):
+                        apart = s1[a2] - s1[a1] > threshold or s2[a1] - s2[a2] > threshold
+                        if argmin(s1) == a1 and argmin(s2) == a2 and apart:
+                            event.append(i)
+                    yield name, a1, a2, event
+
+    def rows_acting(self, model: int, loss: str, action: int, event: list[int]) -> list[int]:
+        """Rows of the event whose best response under the loss is this action."""
+        f, costs = self.f[model], self.losses[loss]
+        return [i for i in event if argmin(action_scores(costs, f[i])) == action]
+
+    def rows_beyond(self, j: int, direction: str) -> list[int]:
+        """U(j, >) or U(j, <): rows whose coordinate j differs by more than alpha."""
+        threshold = floor(parameter("alpha", self.problem.alpha) * ONE)
+        sign = 1 if direction == ">" else -1
+        f1, f2 = self.f[1], self.f[2]
+        return [i for i in range(self.n) if sign * (f1[i][j] - f2[i][j]) > threshold]
+
+    def sums(self, matrix: Grid, rows: list[int]) -> list[int]:
+        """Column sums over these rows."""
+        return [sum(matrix[i][j] for i in rows) for j in range(self.d)]
+
+    def residual_sums(self, model: int, rows: list[int]) -> list[int]:
+        """R: column sums of y - f over these rows."""
+        return minus(self.sums(self.y, rows), self.sums(self.f[model], rows))
+
+    def rounded_mean(self, sums: list[int], count: int) -> list[int]:
+        """phi: the mean rounded to whole steps of 1 / m, half to even."""
+        step = ONE // self.m
+        return [round(Fraction(total, count * step)) * step for total in sums]
+
+    # What changes the state
+
+    def record(
+        self,
+        round_: int | None,
+        kind: str,
+        model: int,
+        rows: list[int],
+        phi: list[int],
+        **where: Any,
+    ) -> None:
+        """Append a patch to the log, unless the log is full."""
+        step = len(self.log)
+        if step >= self.problem.max_steps:
+            raise _OutOfSteps
+        patch: Patch = dict.fromkeys(FIELDS)
+        patch |= {"step": step, "round": round_, "kind": kind, "model": model}
+        patch |= {"rows": len(rows), "phi": phi} | where
+        self.log.append(patch)
+
+    def shift(self, model: int, rows: list[int], phi: list[int]) -> None:
+        """Add phi to these rows and clip to the box."""
+        for i in rows:
+            self.f[model][i] = [
+                min(max(q + p, 0), ONE) for q, p in zip(self.f[model][i], phi, strict=True)
+            ]
+
+    def shift_coordinate(self, model: int, rows: list[int], j: int, phi: int) -> None:
+        """Add phi to one coordinate of these rows and clip; a binary complement follows."""
+        for i in rows:
+            row = self.f[model][i]
+            row[j] = min(max(row[j] + phi, 0), ONE)
+            if self.problem.binary:
+                row[1 - j] = ONE - row[j]
+
+    def replay(self, patch: Patch) -> None:
+        """Apply a logged patch: which rows it moves follows from the current scores alone."""
+        model, phi = patch["model"], patch["phi"]
+        if patch["kind"] == "reconcile":
+            wanted = patch["loss"], patch["a1"], patch["a2"]
+            self.event = next(event[3] for event in self.events() if event[:3] == wanted)
+            self.shift(model, self.event, phi)
+        elif patch["kind"] == "calibrate":
+            event = list(range(self.n)) if patch["round"] is None else self.event
+            self.shift(model, self.rows_acting(model, patch["loss"], patch["action"], event), phi)
+        else:
+            rows = self.rows_beyond(patch["coordinate"], patch["direction"])
+            self.shift_coordinate(model, rows, patch["coordinate"], phi[0])
+        self.log.append(dict(patch))
