@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from redcal_spark.fixed_point import ONE, Grid, Ints
+from redcal_spark.fixed_point import ONE, Floats, Grid
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,10 +56,10 @@ class Block:
         )
 
 
-def label_rows(y: Grid, n_classes: int) -> Ints:
-    """Labels as vectors on the grid: class k is ONE in coordinate k."""
+def label_rows(y: Grid, n_classes: int) -> Floats:
+    """Labels as vectors of grid values: class k is ONE in coordinate k."""
     if y.ndim == 2:
-        return y.astype(np.int64)
-    rows = np.zeros((len(y), n_classes), dtype=np.int64)
+        return y.astype(np.float64)
+    rows = np.zeros((len(y), n_classes))
     rows[np.arange(len(y)), y] = ONE
     return rows

@@ -6,14 +6,16 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, PrivateAttr
-from pydantic_core import PydanticCustomError
 
 from redcal_spark.config_base import (
+    MAX_CLASSES,
+    MODELS,
+    SIDE_TABLES,
+    AnyText,
     AutoOrShare,
     Cell,
     Columns,
@@ -33,24 +35,25 @@ from redcal_spark.config_base import (
     as_list,
     as_mapping,
     check_columns,
-    dotted,
-    plain,
+    place_of,
+    problem,
     repeats,
+    shared_tables,
     shortest,
+    sibling,
+    unequal_sizes,
     wrong,
 )
-
-MODELS = ("model_1", "model_2")
-SIDE_TABLES = ("patches", "history", "runs")
-MAX_CLASSES = 16_384
 
 
 class ScoreTable(Section):
     """Scores in a table of their own, joined to the rows on the id."""
 
     table: Text = Field(description="path or catalog name of the scores")
-    version: Version | None = Field(None, description="version or time of it; null: the newest")
-    id: Text | None = Field(None, description="its id column; null: as input.id")
+    version: Version | None = Field(
+        default=None, description="version or time of it; null: the newest"
+    )
+    id: Text | None = Field(default=None, description="its id column; null: as input.id")
     columns: Columns = Field(description="one column (an array, or P(class 1)), or one per class")
 
     @classmethod
@@ -75,7 +78,7 @@ class SplitByHash(Section):
     """A fraction of the rows for judging, chosen by a hash of the id."""
 
     judge_fraction: Fraction = Field(description="share of rows to judge by, in (0, 1)")
-    salt: str = Field("", description="change it for another draw")
+    salt: AnyText = Field(default="", description="change it for another draw")
 
 
 def _scores(value: object) -> tuple[str, ...] | ScoreTable:
@@ -97,9 +100,7 @@ def _split(value: object) -> SplitByColumn | SplitByHash:
         raise wrong("must be a mapping: column, fit and judge, or judge_fraction")
     by_column = not value.keys().isdisjoint(SplitByColumn.model_fields)
     if by_column and "judge_fraction" in value:
-        raise PydanticCustomError(
-            "problem", "give column, fit and judge, or judge_fraction, but not both"
-        )
+        raise problem("give column, fit and judge, or judge_fraction, but not both")
     form = SplitByColumn if by_column else SplitByHash
     return form.model_validate(value)
 
@@ -120,9 +121,11 @@ class Input(Section):
     """The labelled rows and the scores of both models."""
 
     table: Text = Field(description="path (Delta, Parquet or CSV) or catalog name of the rows")
-    version: Version | None = Field(None, description="Delta version or time; null: the newest")
+    version: Version | None = Field(
+        default=None, description="Delta version or time; null: the newest"
+    )
     id: Text | None = Field(
-        None, description="column that identifies a row; needed to join and hash"
+        default=None, description="column that identifies a row; needed to join and hash"
     )
     label: Text = Field(description="the outcome: class index, class name, 0/1, or an array")
     model_1: Scores = Field(
@@ -130,17 +133,20 @@ class Input(Section):
     )
     model_2: Scores = Field(description="scores of the second model, in any of the same forms")
     join: Literal["error", "inner"] = Field(
-        "error", description="ids missing on one side or given twice: error, or inner to drop them"
+        default="error",
+        description="ids missing on one side or given twice: error, or inner to drop them",
     )
     classes: Annotated[tuple[Text, ...], Field(min_length=2, max_length=MAX_CLASSES)] | None = (
         Field(None, description="names of the classes, in order; labels may then be names")
     )
     on_bad_rows: Literal["error", "skip"] = Field(
-        "error", description="rows that cannot be used: error, or skip to pass them through"
+        default="error", description="rows that cannot be used: error, or skip to pass them through"
     )
-    separator: Separator = Field(",", description="what separates the columns of a CSV file")
+    separator: Separator = Field(
+        default=",", description="what separates the columns of a CSV file"
+    )
     split: Split | None = Field(
-        None, description="rows to fit on and rows to judge by; null: the same"
+        default=None, description="rows to fit on and rows to judge by; null: the same"
     )
 
     def score_columns(self, model: Literal[1, 2]) -> tuple[str, ...]:
@@ -172,7 +178,7 @@ class Input(Section):
                 if data.get("label") is not None and data["label"] in (columns, *as_list(columns)):
                     yield ("label",), f"is a score column of {key}"
             found.append(
-                (_place(source.get("table")), source.get("version"), as_list(columns) or columns)
+                (place_of(source.get("table")), source.get("version"), as_list(columns) or columns)
             )
         if data.get("model_1") is not None and found[0] == found[1]:
             yield ("model_2",), "is the same as model_1; two different models are needed"
@@ -181,7 +187,9 @@ class Input(Section):
 class Loss(Section):
     """What each action (row) costs under each class (column)."""
 
-    actions: tuple[Text, ...] | None = Field(None, description="names of the actions, in order")
+    actions: tuple[Text, ...] | None = Field(
+        default=None, description="names of the actions, in order"
+    )
     costs: Annotated[
         tuple[Annotated[tuple[Number, ...], Field(min_length=2, max_length=MAX_CLASSES)], ...],
         Field(min_length=2),
@@ -193,10 +201,10 @@ class Loss(Section):
         lengths = [len(row) if isinstance(row, list | tuple) else None for row in rows]
         for index, length in enumerate(lengths):
             if length is not None and lengths[0] is not None and length != lengths[0]:
-                yield ("costs", index), f"has {length} numbers, the first row has {lengths[0]}"
+                yield ("costs", index), f"has {length} entries, the first row {lengths[0]}"
         actions = as_list(data.get("actions"))
         if actions and rows and len(actions) != len(rows):
-            yield ("actions",), f"has {len(actions)} names, costs has {len(rows)} rows"
+            yield ("actions",), f"has {len(actions)} entries, costs {len(rows)} rows"
         yield from repeats("actions", actions)
 
 
@@ -206,26 +214,34 @@ class LossFile(Section):
     file: Text = Field(
         description="a .yaml or .csv file, relative to the folder of the config file"
     )
-    actions: tuple[Text, ...] | None = Field(None, description="names of the actions, in order")
+    actions: tuple[Text, ...] | None = Field(
+        default=None, description="names of the actions, in order"
+    )
 
 
 class Reconcile(Section):
     """The algorithm and its parameters; they mean exactly the decimals written."""
 
     algorithm: Literal["redcal", "decision_calibration", "reconcile", "dc_then_redcal"] = Field(
-        "redcal", description="redcal, decision_calibration, reconcile or dc_then_redcal"
+        default="redcal", description="redcal, decision_calibration, reconcile or dc_then_redcal"
     )
     alpha: Share | None = Field(
-        None, description="smallest difference in loss that matters, in (0, 1]"
+        default=None, description="smallest difference in loss that matters, in (0, 1]"
     )
-    eta: Share | None = Field(None, description="smallest share of rows that matters, in (0, 1]")
-    beta: AutoOrShare = Field("auto", description="calibration tolerance: auto, or in (0, 1]")
-    adaptive_beta: Flag = Field(False, description="loosen beta with the gain of each round")
+    eta: Share | None = Field(
+        default=None, description="smallest share of rows that matters, in (0, 1]"
+    )
+    beta: AutoOrShare = Field(
+        default="auto", description="calibration tolerance: auto, or in (0, 1]"
+    )
+    adaptive_beta: Flag = Field(
+        default=False, description="loosen beta with the gain of each round"
+    )
     grid_bits: GridBits | None = Field(
-        None, description="patch grid 2^-bits, 1 to 26; null: by theory"
+        default=None, description="patch grid 2^-bits, 1 to 26; null: by theory"
     )
-    max_rounds: Count = Field(10_000, description="stop after this many rounds")
-    max_steps: Count = Field(1_000_000, description="stop after this many patches")
+    max_rounds: Count = Field(default=10_000, description="stop after this many rounds")
+    max_steps: Count = Field(default=1_000_000, description="stop after this many patches")
 
     @classmethod
     def rules(cls, data: Mapping[str, Any]) -> Iterator[Problem]:
@@ -249,10 +265,16 @@ class Output(Section):
     """Where the results go."""
 
     table: Text = Field(description="path or catalog name of the reconciled rows")
-    patches: Text | None = Field(None, description="the patch log; null: <table>_patches")
-    history: Text | None = Field(None, description="metrics by round; null: <table>_history")
-    runs: Text | None = Field(None, description="the ledger, a row per run; null: <table>_runs")
-    suffix: Text = Field("_reconciled", description="added to the names of new score columns")
+    patches: Text | None = Field(default=None, description="the patch log; null: <table>_patches")
+    history: Text | None = Field(
+        default=None, description="metrics by round; null: <table>_history"
+    )
+    runs: Text | None = Field(
+        default=None, description="the ledger, a row per run; null: <table>_runs"
+    )
+    suffix: Text = Field(
+        default="_reconciled", description="added to the names of new score columns"
+    )
 
     @property
     def tables(self) -> OutputTables:
@@ -267,15 +289,18 @@ class Output(Section):
 class Engine(Section):
     """What computes."""
 
-    name: Literal["auto", "local", "spark"] = Field("auto", description="auto, local or spark")
-    threads: Count | None = Field(None, description="threads of the local engine; null: all cores")
+    name: Literal["auto", "local", "spark"] = Field(
+        default="auto", description="auto, local or spark"
+    )
+    threads: Count | None = Field(
+        default=None, description="threads of the local engine; null: all cores"
+    )
 
 
 class Config(Section):
-    """A whole configuration.
+    """A whole configuration."""
 
-    The fields hold resolved values, perhaps secrets from the environment: log `recorded()` instead.
-    """
+    # The fields hold resolved values, perhaps secrets: log and store `recorded()`, not them.
 
     input: Input
     losses: Annotated[
@@ -285,7 +310,9 @@ class Config(Section):
             lambda losses: {} if losses is None else losses,
             json_schema_input_type=Text | dict[str, Loss | LossFile] | None,
         ),
-    ] = Field({}, description="what decisions cost: a loss by name, in the order that breaks ties")
+    ] = Field(
+        default={}, description="what decisions cost: a loss by name, in the order that breaks ties"
+    )
     reconcile: Reconcile
     output: Output
     engine: Engine = Engine()
@@ -325,55 +352,8 @@ class Config(Section):
             "dc_then_redcal",
         ):
             yield ("losses",), f"is required for {algorithm}"
-        yield from _unequal_sizes(data)
-        yield from _shared_tables(data)
-
-
-def _unequal_sizes(data: Mapping[str, Any]) -> Iterator[Problem]:
-    """Everything that tells the number of classes must tell the same."""
-    given = as_mapping(data.get("input"))
-    sizes: list[tuple[Path, int]] = [(("input", "classes"), len(as_list(given.get("classes"))))]
-    for key in MODELS:
-        sizes.append((("input", key), len(as_list(given.get(key)))))
-        columns = as_list(as_mapping(given.get(key)).get("columns"))
-        sizes.append((("input", key, "columns"), len(columns)))
-    for name, loss in as_mapping(data.get("losses")).items():
-        rows = as_list(as_mapping(plain(loss)).get("costs"))
-        sizes.append((("losses", name, "costs"), len(as_list(rows[0])) if rows else 0))
-    # What is shorter is not a list, or is refused on its own.
-    sizes = [(path, size) for path, size in sizes if size >= 2]
-    for path, size in sizes[1:]:
-        first, expected = sizes[0]
-        if size != expected:
-            yield path, f"is for {size} classes, but {dotted(first)} is for {expected}"
-
-
-def _shared_tables(data: Mapping[str, Any]) -> Iterator[Problem]:
-    """No output may overwrite an input or another output."""
-    given, output = as_mapping(data.get("input")), as_mapping(data.get("output"))
-    taken = {_place(given.get("table")): "input.table"}
-    for key in MODELS:
-        taken.setdefault(_place(as_mapping(given.get(key)).get("table")), f"input.{key}.table")
-    table = output.get("table")
-    for key in ("table", *SIDE_TABLES):
-        name = output.get(key)
-        if name is None and isinstance(table, str):
-            name = sibling(table, key)
-        place = _place(name)
-        if place is not None and taken.setdefault(place, f"output.{key}") != f"output.{key}":
-            yield ("output", key), f"is the same table as {taken[place]}"
-
-
-def _place(table: object) -> str | None:
-    """What tells tables apart: paths as absolute ones; to a catalog name that does no harm."""
-    return os.path.abspath(table) if isinstance(table, str) else None
-
-
-def sibling(table: str, kind: str) -> str:
-    """The name of a table beside another: `out/scores/` and `runs` give `out/scores_runs`."""
-    if table.endswith("`"):
-        return f"{table[:-1]}_{kind}`"
-    return f"{table.rstrip('/')}_{kind}"
+        yield from unequal_sizes(data)
+        yield from shared_tables(data)
 
 
 def json_schema() -> str:

@@ -1,4 +1,4 @@
-"""What the configuration's sections are made of: value types, and how problems are gathered.
+"""What the configuration's sections are made of: value types, gathering of problems, rules.
 
 A section gathers all its problems, its own and those of the sections in it, before it refuses;
 `config_file` puts them into one message.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import os
 import unicodedata
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -30,6 +31,10 @@ from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 Path = tuple[str | int, ...]
 Problem = tuple[Path, str]
 
+MODELS = ("model_1", "model_2")
+SIDE_TABLES = ("patches", "history", "runs")
+MAX_CLASSES = 16_384
+
 # An error of this type ends in ", got <value>". The value is added only when the problem is told,
 # so that a value taken from the environment can be shown as the user wrote it.
 WRONG = "wrong_value"
@@ -39,18 +44,26 @@ def wrong(text: str) -> PydanticCustomError:
     return PydanticCustomError(WRONG, text)
 
 
+def problem(text: str) -> PydanticCustomError:
+    return PydanticCustomError("problem", text)
+
+
 # --- values ---------------------------------------------------------------------------------------
 
 
-def _text(value: object) -> object:
+def _any_text(value: object) -> str:
     if not isinstance(value, str):
         raise wrong("must be text")
-    if not value.strip():
-        raise wrong("must not be empty")
     # Half a surrogate pair cannot be written to a table; a control character is never meant.
     if any(unicodedata.category(character) in ("Cc", "Cs") for character in value):
         raise wrong("must be printable text")
     return value
+
+
+def _text(value: object) -> str:
+    if not _any_text(value).strip():
+        raise wrong("must not be empty")
+    return str(value)
 
 
 def _number(value: object) -> float:
@@ -126,9 +139,10 @@ def _version(value: object) -> object:
 def _cell(value: object) -> object:
     if not isinstance(value, str | int):
         raise wrong("must be text, a whole number, true or false")
-    return value
+    return _any_text(value) if isinstance(value, str) else value
 
 
+AnyText = Annotated[str, BeforeValidator(_any_text)]
 Text = Annotated[str, Field(min_length=1), BeforeValidator(_text)]
 Number = Annotated[float, BeforeValidator(_number)]
 Share = Annotated[float, Field(gt=0, le=1), BeforeValidator(_share)]
@@ -153,9 +167,7 @@ def check_columns(value: object) -> tuple[str, ...]:
     if not isinstance(value, list | tuple):
         raise wrong("must be a column or a list of columns")
     if len(value) < 2:
-        raise PydanticCustomError(
-            "problem", "a list needs a column per class; write a single column without brackets"
-        )
+        raise problem("a list needs a column per class; write a single column without brackets")
     return _TEXTS.validate_python(value)
 
 
@@ -176,18 +188,18 @@ Columns = Annotated[
 # --- sections -------------------------------------------------------------------------------------
 
 
-def _words(error: ErrorDetails, known: list[str]) -> PydanticCustomError:
-    """Pydantic's error in our words."""
+def _words(error: ErrorDetails, known: list[str]) -> PydanticCustomError | None:
+    """Pydantic's error in our words, None when it only follows from another."""
     kind, context = error["type"], error.get("ctx", {})
     match kind:
         case "missing":
-            return PydanticCustomError("problem", "is required")
+            return problem("is required")
         case "extra_forbidden":
             near = difflib.get_close_matches(str(error["loc"][-1]), known, n=1)
             hint = f"did you mean '{near[0]}'?" if near else f"known here: {', '.join(known)}"
-            return PydanticCustomError("problem", f"unknown key; {hint}")
+            return problem(f"unknown key; {hint}")
         case "invalid_key":
-            return PydanticCustomError("problem", "a key must be text; put it in quotes")
+            return problem("a key must be text; put it in quotes")
         case "literal_error":
             return wrong(f"must be {context['expected']}")
         case "list_type" | "tuple_type":
@@ -195,11 +207,15 @@ def _words(error: ErrorDetails, known: list[str]) -> PydanticCustomError:
         case "dict_type" | "model_type":
             return wrong("must be a mapping")
         case "too_short":
-            least, given = context["min_length"], context["actual_length"]
-            return PydanticCustomError("problem", f"needs at least {least} entries, has {given}")
+            given = len(as_list(error["input"]))
+            least = context["min_length"]
+            # Pydantic counts the entries that are right; the wrong ones are told on their own.
+            return (
+                problem(f"needs at least {least} entries, has {given}") if given < least else None
+            )
         case "too_long":
-            most, given = context["max_length"], context["actual_length"]
-            return PydanticCustomError("problem", f"has {given} entries, more than {most:,}")
+            given = len(as_list(error["input"]))
+            return problem(f"has {given} entries, more than {context['max_length']}")
     # Already in our words, by a section inside this one.
     return PydanticCustomError(kind, error["msg"])
 
@@ -231,14 +247,15 @@ class Section(BaseModel):
         except ValidationError as err:
             for error in err.errors(include_url=False):
                 words = _words(error, list(cls.model_fields))
+                if words is None:
+                    continue
                 if words.message_template.startswith("unknown key; did you mean"):
                     meant.add(words.message_template.split("'")[1])
                 path = tuple(part for part in error["loc"] if part != "[key]")
                 found.append(InitErrorDetails(type=words, loc=path, input=error["input"]))
         if isinstance(data, Mapping):
             for path, text in cls.rules({key: plain(data[key]) for key in data}):
-                words = PydanticCustomError("problem", text)
-                found.append(InitErrorDetails(type=words, loc=path, input=None))
+                found.append(InitErrorDetails(type=problem(text), loc=path, input=None))
         found = [line for line in found if not _asks_for(line, meant)]
         if found:
             raise ValidationError.from_exception_data(cls.__name__, found)
@@ -262,11 +279,61 @@ def as_list(value: object) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else []
 
 
+# --- rules over data as given ---------------------------------------------------------------------
+
+
 def repeats(key: str, names: object) -> Iterator[Problem]:
     seen: dict[str, int] = {}
     for index, name in enumerate(as_list(names)):
         if isinstance(name, str) and seen.setdefault(name, index) != index:
             yield (key, index), f"is the same as {key}[{seen[name]}]"
+
+
+def unequal_sizes(data: Mapping[str, Any]) -> Iterator[Problem]:
+    """Everything that tells the number of classes must tell the same."""
+    given = as_mapping(data.get("input"))
+    sizes: list[tuple[Path, int]] = [(("input", "classes"), len(as_list(given.get("classes"))))]
+    for key in MODELS:
+        sizes.append((("input", key), len(as_list(given.get(key)))))
+        columns = as_list(as_mapping(given.get(key)).get("columns"))
+        sizes.append((("input", key, "columns"), len(columns)))
+    for name, loss in as_mapping(data.get("losses")).items():
+        rows = as_list(as_mapping(plain(loss)).get("costs"))
+        sizes.append((("losses", name, "costs"), len(as_list(rows[0])) if rows else 0))
+    # What is shorter is not a list, or is refused on its own.
+    sizes = [(path, size) for path, size in sizes if size >= 2]
+    for path, size in sizes[1:]:
+        first, expected = sizes[0]
+        if size != expected:
+            yield path, f"is for {size} classes, but {dotted(first)} is for {expected}"
+
+
+def shared_tables(data: Mapping[str, Any]) -> Iterator[Problem]:
+    """No output may overwrite an input or another output."""
+    given, output = as_mapping(data.get("input")), as_mapping(data.get("output"))
+    taken = {place_of(given.get("table")): "input.table"}
+    for key in MODELS:
+        taken.setdefault(place_of(as_mapping(given.get(key)).get("table")), f"input.{key}.table")
+    table = output.get("table")
+    for key in ("table", *SIDE_TABLES):
+        name = output.get(key)
+        if name is None and isinstance(table, str):
+            name = sibling(table, key)
+        place = place_of(name)
+        if place is not None and taken.setdefault(place, f"output.{key}") != f"output.{key}":
+            yield ("output", key), f"is the same table as {taken[place]}"
+
+
+def place_of(table: object) -> str | None:
+    """What tells tables apart: paths as absolute ones; to a catalog name that does no harm."""
+    return os.path.abspath(table) if isinstance(table, str) else None
+
+
+def sibling(table: str, kind: str) -> str:
+    """The name of a table beside another: `out/scores/` and `runs` give `out/scores_runs`."""
+    if table.endswith("`"):
+        return f"{table[:-1]}_{kind}`"
+    return f"{table.rstrip('/')}_{kind}"
 
 
 def dotted(path: Path) -> str:

@@ -55,10 +55,11 @@ def rounded_mean(num: Ints, den: int, step: int) -> Ints:
     """round(num / den, to a multiple of step) for each coordinate, half to even."""
     unit = den * step
     if unit < 1 << 62:
-        whole, rest = np.divmod(num, unit)
-        up = (2 * rest > unit) | ((2 * rest == unit) & (whole & 1 == 1))
-        return (whole + up) * step
-    return np.array([round(Fraction(int(x), unit)) * step for x in num], dtype=np.int64)
+        # float64 finds the integer, int64 checks that it is the nearest: only halves are left
+        near = np.rint(num / unit).astype(np.int64)
+        if bool((np.abs(num - near * unit) * 2 < unit).all()):
+            return near * step
+    return np.array([round(Fraction(x, unit)) * step for x in num.tolist()], dtype=np.int64)
 
 
 def grid_size(bound: Fraction) -> tuple[int, bool]:

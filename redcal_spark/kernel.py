@@ -5,7 +5,7 @@ Sums over rows are in `statistics`; the two modules are the only arithmetic over
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,12 +14,18 @@ import numpy.typing as npt
 from redcal_spark.blocks import Block
 from redcal_spark.events import ActionRegion, Disagreement, ScoreGap
 from redcal_spark.fixed_point import ONE, Floats, Grid, Ints
-from redcal_spark.losses import Actions, LossFamily, LossGroup, Scores, best_response
+from redcal_spark.losses import Actions, LossFamily, LossGroup, Scores, best_response, cheapest
 from redcal_spark.patches import Patch
 
 Index = npt.NDArray[np.intp]
 
-CHUNK = 16_384  # rows at a time: a chunk of scores stays in the second-level cache
+CHUNK = 16_384  # rows at a time, at most: their scores should stay in the second-level cache
+
+
+def chunks(rows: int, height: int = 1) -> Iterator[slice]:
+    """Slices of rows for arrays of `height` numbers a row."""
+    size = max(1_024, min(CHUNK, 2**19 // max(height, 1)))
+    return (slice(start, min(start + size, rows)) for start in range(0, rows, size))
 
 
 @dataclass(frozen=True)
@@ -145,14 +151,17 @@ class Rows:
         self.shift(patch.model, rows, patch.shift)
         return rows
 
-    def shift(self, model: int, rows: Index, phi: Grid) -> Grid:
-        """Add phi to a model's scores, clip to the box, look at its best responses anew."""
+    def shift(self, model: int, rows: Index, phi: Grid) -> Floats:
+        """Add phi to a model's scores, clip to the box, look at its best responses anew.
+
+        Returns the new scores, as float64 for products.
+        """
         f = self.f[model - 1]
-        new = f.take(rows, axis=0)
-        new += phi
-        np.maximum(new, 0, out=new)
-        np.minimum(new, ONE, out=new)
-        f[rows] = new
+        grid = f.take(rows, axis=0)
+        grid += phi
+        np.clip(grid, 0, ONE, out=grid)
+        f[rows] = grid
+        new = grid.astype(np.float64)
         self._changed(model, rows, new)
         return new
 
@@ -161,9 +170,10 @@ class Rows:
         f[rows, j] = column = np.clip(f[rows, j] + np.int32(phi), 0, ONE)
         if self.rules.binary:
             f[rows, 0] = ONE - column
-        self._changed(model, rows, f.take(rows, axis=0) if len(self.rules.losses) else f[:0])
+        wanted = rows if len(self.rules.losses) else rows[:0]
+        self._changed(model, rows, f.take(wanted, axis=0).astype(np.float64))
 
-    def _changed(self, model: int, rows: Index, new: Grid) -> None:
+    def _changed(self, model: int, rows: Index, new: Floats) -> None:
         self.touched[model - 1][rows] = True
         if len(self.rules.losses):
             self.actions[model - 1][:, rows] = respond(new, self.rules.losses)
@@ -173,14 +183,12 @@ class Rows:
 # --- one look at rows ---------------------------------------------------------------------------
 
 
-def respond(f: Grid, losses: LossFamily) -> Actions:
-    """Best responses, loss x row."""
+def respond(f: Floats, losses: LossFamily) -> Actions:
+    """Best responses to grid values, loss x row."""
     actions = np.empty((len(losses), len(f)), losses.action_type)
-    for start in range(0, len(f), CHUNK):
-        rows = f[start : start + CHUNK].astype(np.float64)
+    for part in chunks(len(f), losses.n_cells):
         for group in losses.groups:
-            found, _ = best_response(group.scores(rows), losses.action_type)
-            actions[group.index, start : start + CHUNK] = found
+            actions[group.index, part] = cheapest(group.scores(f[part]), losses.action_type)
     return actions
 
 
@@ -208,8 +216,7 @@ def classify(block: Block, rules: Rules) -> tuple[list[Actions], Actions]:
     actions = [np.empty((len(losses), block.rows), losses.action_type) for _ in range(2)]
     events = np.full((len(losses), block.rows), np.iinfo(losses.event_type).max, losses.event_type)
     buffers = _Buffers(losses, min(CHUNK, block.rows), block.n_classes)
-    for start in range(0, block.rows if len(losses) else 0, CHUNK):
-        part = slice(start, min(start + CHUNK, block.rows))
+    for part in chunks(block.rows if len(losses) else 0, losses.n_cells):
         rows = [buffers.chunk(0, block.f1[part]), buffers.chunk(1, block.f2[part])]
         for group in losses.groups:
             scores = [
@@ -224,7 +231,7 @@ def classify(block: Block, rules: Rules) -> tuple[list[Actions], Actions]:
                     (a2, scores[1][:, i], found[1][1][i]),
                     rules.thresholds[place],
                 )
-                events[place, start + hit] = code
+                events[place, part.start + hit] = code
     return actions, events
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
-from redcal_spark.blocks import Block
+from redcal_spark.blocks import Block, label_rows
 from redcal_spark.events import ActionRegion
 from redcal_spark.fixed_point import ONE, Floats, Grid, Ints
-from redcal_spark.kernel import CHUNK, Rows, Rules
+from redcal_spark.kernel import Rows, Rules, chunks
 from redcal_spark.losses import Actions, LossFamily
 from redcal_spark.patches import Patch
 
@@ -24,10 +24,6 @@ def label_sums(y: Grid, n_classes: int) -> Ints:
     if y.ndim == 2:
         return score_sums(y)
     return np.bincount(y, minlength=n_classes).astype(np.int64) * ONE
-
-
-def chunks(rows: int) -> Iterator[slice]:
-    return (slice(start, min(start + CHUNK, rows)) for start in range(0, rows, CHUNK))
 
 
 def membership(actions: Actions, losses: LossFamily) -> Floats:
@@ -50,7 +46,7 @@ def cell_counts(actions: Actions, losses: LossFamily) -> Ints:
 def cell_score_sums(actions: Actions, f: Grid, losses: LossFamily) -> Ints:
     """Sums of scores per cell, cell x class."""
     total = np.zeros((losses.n_cells, f.shape[1]), np.int64)
-    for part in chunks(len(f)):
+    for part in chunks(len(f), losses.n_cells):
         product = membership(actions[:, part], losses) @ f[part].astype(np.float64)
         total += product.astype(np.int64)
     return total
@@ -93,56 +89,60 @@ def sums(block: Block) -> Sums:
 
 @dataclass(frozen=True)
 class Residuals:
-    """Per cell (loss, action): the rows and the sums of y - f of one model."""
+    """Per cell (loss, action): rows, label sums and score sums of one model, cell x class."""
 
     counts: Ints
-    sums: Ints
+    labels: Ints
+    scores: Ints
+
+    @property
+    def sums(self) -> Ints:
+        """Sums of y - f."""
+        return self.labels - self.scores
 
     def __add__(self, other: Residuals) -> Residuals:
-        return Residuals(self.counts + other.counts, self.sums + other.sums)
+        return Residuals(
+            self.counts + other.counts, self.labels + other.labels, self.scores + other.scores
+        )
 
 
 def residuals(rows: Rows, model: int) -> Residuals:
     assert rows.y is not None
     actions, f, losses = rows.actions[model - 1], rows.f[model - 1], rows.rules.losses
-    labels = cell_label_sums(actions, rows.y, f.shape[1], losses)
-    return Residuals(cell_counts(actions, losses), labels - cell_score_sums(actions, f, losses))
+    return Residuals(
+        cell_counts(actions, losses),
+        cell_label_sums(actions, rows.y, f.shape[1], losses),
+        cell_score_sums(actions, f, losses),
+    )
 
 
 def patch_residuals(rows: Rows, patch: Patch, known: Residuals) -> None:
-    """Apply a calibration patch and bring known residuals up to date, from the touched rows alone."""
+    """Apply a calibration patch and bring known residuals up to date, from the touched rows alone.
+
+    First every cell's score sums follow the scores; then rows whose action changed move house.
+    """
     assert rows.y is not None and patch.loss is not None and patch.action is not None
-    losses, model = rows.rules.losses, patch.model
+    losses, model, phi = rows.rules.losses, patch.model, patch.shift
     actions, f = rows.actions[model - 1], rows.f[model - 1]
     region = ActionRegion(losses.place(patch.loss), patch.action)
-    everywhere = rows.in_region(model, region)
-    for part in chunks(len(everywhere)):
-        touched = everywhere[part]
+    touched_rows = rows.in_region(model, region)
+    for part in chunks(len(touched_rows), losses.n_cells):
+        touched = touched_rows[part]
         before, old = actions[:, touched], f.take(touched, axis=0)
-        new = rows.shift(model, touched, patch.shift)
-        after = actions[:, touched]
-        gain = (new - old).astype(np.float64)
-        if len(losses) == 1:  # all rows were in one cell
-            known.sums[region.action] -= np.dot(np.ones(len(gain)), gain).astype(np.int64)
+        new = rows.shift(model, touched, phi)
+        gain = new - old
+        if len(losses) == 1:  # all touched rows were in one cell
+            known.scores[region.action] += (np.ones(len(gain)) @ gain).astype(np.int64)
         else:
-            known.sums[:] -= (membership(before, losses) @ gain).astype(np.int64)
+            known.scores[:] += (membership(before, losses) @ gain).astype(np.int64)
+        after = actions[:, touched]
         moved = np.flatnonzero((before != after).any(axis=0))
         if len(moved):
-            left, came = before[:, moved], after[:, moved]
-            rest = residual_rows(new[moved], rows.y[touched[moved]])
-            change = membership(came, losses) - membership(left, losses)
-            known.sums[:] += (change @ rest).astype(np.int64)
-            known.counts[:] += change.sum(axis=1).astype(np.int64)
-
-
-def residual_rows(f: Grid, y: Grid) -> Floats:
-    """y - f, row by row."""
-    rest = np.negative(f, dtype=np.float64)
-    if y.ndim == 2:
-        rest += y
-    else:
-        rest[np.arange(len(y)), y] += ONE
-    return rest
+            moves = membership(after[:, moved], losses) - membership(before[:, moved], losses)
+            y = rows.y[touched[moved]]
+            known.counts[:] += moves.sum(axis=1).astype(np.int64)
+            known.scores[:] += (moves @ new[moved]).astype(np.int64)
+            known.labels[:] += (moves @ label_rows(y, f.shape[1])).astype(np.int64)
 
 
 @dataclass

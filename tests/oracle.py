@@ -64,7 +64,7 @@ class Result:
 def fit(problem: Problem, prefix: Sequence[Patch] = ()) -> Result:
     """Run the problem's algorithm; a prefix of its log is replayed first and continued from."""
     beta, m = resolve_beta(problem), grid_size(problem)
-    run = _Run(problem, grid_labels(problem), beta, m)
+    run = Run(problem, grid_labels(problem), beta, m)
     for patch in prefix:
         run.replay(patch)
     try:
@@ -76,7 +76,7 @@ def fit(problem: Problem, prefix: Sequence[Patch] = ()) -> Result:
 
 def replay(problem: Problem, log: Sequence[Patch]) -> tuple[Grid, Grid]:
     """Grid scores after the log, from the original scores; labels are not looked at."""
-    run = _Run(problem)
+    run = Run(problem)
     for patch in log:
         run.replay(patch)
     return run.f[1], run.f[2]
@@ -223,7 +223,7 @@ class _OutOfSteps(Exception):
     """A patch is due and the log already holds max_steps."""
 
 
-class _Run:
+class Run:
     """Current scores of both models, the log so far, and the loops that extend it."""
 
     def __init__(
@@ -442,17 +442,23 @@ class _Run:
             if self.problem.binary:
                 row[1 - j] = ONE - row[j]
 
-    def replay(self, patch: Patch) -> None:
-        """Apply a logged patch: which rows it moves follows from the current scores alone."""
-        model, phi = patch["model"], patch["phi"]
-        if patch["kind"] == "reconcile":
-            wanted = patch["loss"], patch["a1"], patch["a2"]
-            self.event = next(event[3] for event in self.events() if event[:3] == wanted)
-            self.shift(model, self.event, phi)
-        elif patch["kind"] == "calibrate":
+    def rows_of(self, patch: Patch) -> list[int]:
+        """The rows a logged patch moves, which follow from the current scores alone."""
+        if patch["kind"] == "score":
+            return self.rows_beyond(patch["coordinate"], patch["direction"])
+        if patch["kind"] == "calibrate":
             event = list(range(self.n)) if patch["round"] is None else self.event
-            self.shift(model, self.rows_acting(model, patch["loss"], patch["action"], event), phi)
+            return self.rows_acting(patch["model"], patch["loss"], patch["action"], event)
+        wanted = patch["loss"], patch["a1"], patch["a2"]
+        return next(event[3] for event in self.events() if event[:3] == wanted)
+
+    def replay(self, patch: Patch) -> None:
+        """Apply a logged patch; the first of a round decides the round's event."""
+        rows = self.rows_of(patch)
+        if patch["kind"] == "reconcile":
+            self.event = rows
+        if patch["kind"] == "score":
+            self.shift_coordinate(patch["model"], rows, patch["coordinate"], patch["phi"][0])
         else:
-            rows = self.rows_beyond(patch["coordinate"], patch["direction"])
-            self.shift_coordinate(model, rows, patch["coordinate"], phi[0])
+            self.shift(patch["model"], rows, patch["phi"])
         self.log.append(dict(patch))

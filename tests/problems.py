@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 
-from tests.oracle import ALGORITHMS, ONE, Problem, _Run, exact
+from tests.oracle import ALGORITHMS, ONE, Problem, Run, exact
 
 T = TypeVar("T")
 
@@ -85,11 +85,13 @@ def _draw(rng: Random, algorithm: str, relation: str, fixed: dict[str, Any]) -> 
         "alpha": rng.choice((1e-6, 0.001, 0.01, 0.01, 0.02, 0.05, 0.05, 0.1, 0.125, 0.3, 0.6)),
         "eta": rng.choice((0.001, 0.02, 0.05, 0.05, 0.1, 0.1, 0.125, 0.2, 0.3, 0.7)),
         "beta": rng.choice(("auto", "auto", "auto", 1e-5, 0.001, 0.003, 0.01, 0.03, 0.2, 1.0)),
-        "adaptive_beta": _maybe(rng, 0.3),
+        "adaptive_beta": _maybe(rng, 0.4),
         "grid_bits": rng.choice((1, 2, 3, 4, 8, 26)) if _maybe(rng, 0.3) else None,
         "max_rounds": rng.choice((1, 2, 3)) if _maybe(rng, 0.08) else 10_000,
         "max_steps": rng.choice((0, 1, 2, 3, 5, 9)) if _maybe(rng, 0.08) else 60,
     }
+    if _maybe(rng, 0.2):
+        parameters["alpha"] = rng.choice((0.125, 0.25, 0.5))  # coarse scores meet it exactly
     if "halves" in styles:
         parameters["grid_bits"] = rng.choice((1, 2, 3, 3))  # the scores are sixteenths
     if algorithm == "decision_calibration" and _maybe(rng, 0.5):
@@ -100,7 +102,7 @@ def _draw(rng: Random, algorithm: str, relation: str, fixed: dict[str, Any]) -> 
 
 def largest_mass(problem: Problem) -> int:
     """Rows of the largest initial event: what is compared with eta * n."""
-    run = _Run(problem)
+    run = Run(problem)
     if problem.algorithm == "reconcile":
         coordinates = [1] if problem.binary else range(run.d)
         return max(len(run.rows_beyond(j, ">") + run.rows_beyond(j, "<")) for j in coordinates)
@@ -144,6 +146,48 @@ def theorem_2(beta: float, eta: float, alpha: float = 0.1, algorithm: str = "red
         f2 += [score_2] * rows
         y += [1] * positive + [0] * (rows - positive)
     return Problem(f1, f2, y, ZERO_ONE, algorithm, alpha=alpha, eta=eta, beta=beta)
+
+
+def edge_cases() -> dict[str, Problem]:
+    """Problems that sit exactly on a comparison, by name; the tests say which way each falls."""
+    vectors: dict[str, Any] = {"losses": ZERO_ONE, "algorithm": "decision_calibration"}
+    redcal: dict[str, Any] = {"losses": ZERO_ONE, "algorithm": "redcal", "eta": 0.25}
+    # Two costs half a step apart on the 25 bits that more than 1,024 classes leave.
+    wide = [[0.0] * 1025, [0.0] * 1025]
+    wide[0][:2], wide[1][:2] = [0.5 + 2**-26, 1.0], [0.5, 0.0]
+    first, second = _one_hot(0, 1025), _one_hot(1, 1025)
+    return {
+        # Both loss gaps are .5, and alpha is .5: no event.
+        "gap_equals_alpha": Problem([0.75] * 4, [0.25] * 4, [0, 1, 1, 1], alpha=0.5, **redcal),
+        # 2 of 8 rows disagree, and eta is a quarter: an event.
+        "mass_equals_eta": Problem(
+            [0.75] * 2 + [1.0] * 6, [0.0] * 2 + [1.0] * 6, [1] * 8, alpha=0.1, **redcal
+        ),
+        # The only residual is (.5, 0), a norm of .5 = beta * n: calibrated.
+        "norm_equals_beta": Problem(
+            [[0.5, 0.0], [0.0, 1.0], [0.0, 1.0], [1.0, 0.0]],
+            [[1.0, 0.0], [0.0, 1.0], [0.0, 1.0], [1.0, 0.0]],
+            [0, 1, 1, 0],
+            beta=0.125,
+            **vectors,
+        ),
+        # Both models are wrong by as much: model 1. Their means are then 0 and .25.
+        "models_tie": Problem([0.25] * 4, [0.75] * 4, [0, 1, 0, 1], alpha=0.1, **redcal),
+        # m^2 >= 4 gives m = 2 and not 4, so a mean of .3125 becomes .5 and not .25.
+        "m_squared_is_enough": Problem([[0.6875, 0.0]], [[1.0, 0.0]], [0], beta=0.5, **vectors)
+        if False
+        else Problem(
+            [[0.0, 0.3125], [0.0, 0.3125]],
+            [[0.0, 0.0], [0.0, 0.0]],
+            [[0.0, 1.0], [0.0, 0.625]],
+            beta=0.25,
+            **vectors,
+        ),
+        # Costs that are equal on the loss grid tie, and the lowest action wins.
+        "costs_tie_on_the_grid": Problem(
+            [first] * 2, [second] * 2, [0, 1], {"wide": wide}, "redcal", alpha=0.1, eta=0.5
+        ),
+    }
 
 
 # The parts

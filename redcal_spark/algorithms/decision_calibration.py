@@ -38,11 +38,12 @@ def calibrate(
     """
     while True:
         residuals = region.residuals(model)
-        cell, norm = largest_norm(residuals.sums)
-        if norm <= bound:
+        sums = residuals.sums
+        cell = largest_above(bound, sums)
+        if cell is None:
             return True
         rows = int(residuals.counts[cell])
-        phi = run.rounded(residuals.sums[cell], rows)
+        phi = run.rounded(sums[cell], rows)
         if not phi.any():
             run.zero_calibrations += 1
             return True
@@ -52,18 +53,19 @@ def calibrate(
         region.patch(run.calibrate(place, round, model, rows, phi))
 
 
-def largest_norm(sums: Ints) -> tuple[int, int]:
-    """The first cell of largest squared norm, and that norm: exact, though sought in float64.
+def largest_above(bound: int, sums: Ints) -> int | None:
+    """The first cell of largest squared norm, if that is above the bound.
 
-    A float64 norm is off by a few units of 2^-53 per class, so that all cells which could be the
-    largest are compared as Python integers.
+    Exact, though sought in float64: a float64 norm is off by a few units of 2^-53 per class, so
+    that only cells (and bounds) this close to the largest are compared as Python integers.
     """
     near = sums.astype(np.float64)
     norms = np.einsum("ij,ij->i", near, near)
-    close = norms.max() * (1.0 - 2.0**-50 * (sums.shape[1] + 4))
-    best, best_norm = 0, -1
-    for cell in np.flatnonzero(norms >= close).tolist():
-        norm = sum(x * x for x in sums[cell].tolist())
-        if norm > best_norm:
-            best, best_norm = cell, norm
-    return best, best_norm
+    off = 2.0**-50 * (sums.shape[1] + 4)
+    largest = float(norms.max())
+    close = np.flatnonzero(norms >= largest * (1.0 - off)).tolist()
+    if len(close) == 1 and largest * (1.0 - off) > bound:
+        return int(close[0])
+    exact = {cell: sum(x * x for x in sums[cell].tolist()) for cell in close}
+    first = max(exact, key=exact.__getitem__)  # the first of equals
+    return first if exact[first] > bound else None
