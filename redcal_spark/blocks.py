@@ -44,6 +44,10 @@ class Block:
         y = None if self.y is None else self.y.take(rows, axis=0)
         return Block(self.f1.take(rows, axis=0), self.f2.take(rows, axis=0), y)
 
+    def pieces(self, rows: int) -> list[Block]:
+        """Views of at most so many rows each, to be worked on by several threads."""
+        return [self.take(slice(s, s + rows)) for s in range(0, self.rows, rows)]
+
     @classmethod
     def concat(cls, blocks: Sequence[Block]) -> Block:
         if len(blocks) == 1:

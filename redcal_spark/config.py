@@ -23,8 +23,8 @@ from redcal_spark.config_base import (
     Flag,
     Fraction,
     GridBits,
+    KeyPath,
     Number,
-    Path,
     Problem,
     Section,
     Separator,
@@ -137,7 +137,7 @@ class Input(Section):
         description="ids missing on one side or given twice: error, or inner to drop them",
     )
     classes: Annotated[tuple[Text, ...], Field(min_length=2, max_length=MAX_CLASSES)] | None = (
-        Field(None, description="names of the classes, in order; labels may then be names")
+        Field(default=None, description="names of the classes, in order; labels may then be names")
     )
     on_bad_rows: Literal["error", "skip"] = Field(
         default="error", description="rows that cannot be used: error, or skip to pass them through"
@@ -149,15 +149,18 @@ class Input(Section):
         default=None, description="rows to fit on and rows to judge by; null: the same"
     )
 
-    def score_columns(self, model: Literal[1, 2]) -> tuple[str, ...]:
-        """The score columns of a model: one (an array, or P(class 1)), or one per class."""
-        scores = self.model_1 if model == 1 else self.model_2
+    def score_columns(self, model: int) -> tuple[str, ...]:
+        """The score columns of model 1 or 2: one (an array, or P(class 1)), or one per class."""
+        scores = self._scores(model)
         return scores.columns if isinstance(scores, ScoreTable) else scores
 
-    def score_table(self, model: Literal[1, 2]) -> ScoreTable | None:
-        """The table to join for a model, or None when its scores are in `table` itself."""
-        scores = self.model_1 if model == 1 else self.model_2
+    def score_table(self, model: int) -> ScoreTable | None:
+        """The table to join for model 1 or 2, or None when its scores are in `table` itself."""
+        scores = self._scores(model)
         return scores if isinstance(scores, ScoreTable) else None
+
+    def _scores(self, model: int) -> tuple[str, ...] | ScoreTable:
+        return {1: self.model_1, 2: self.model_2}[model]
 
     @classmethod
     def rules(cls, data: Mapping[str, Any]) -> Iterator[Problem]:
@@ -201,10 +204,12 @@ class Loss(Section):
         lengths = [len(row) if isinstance(row, list | tuple) else None for row in rows]
         for index, length in enumerate(lengths):
             if length is not None and lengths[0] is not None and length != lengths[0]:
-                yield ("costs", index), f"has {length} entries, the first row {lengths[0]}"
-        actions = as_list(data.get("actions"))
-        if actions and rows and len(actions) != len(rows):
-            yield ("actions",), f"has {len(actions)} entries, costs {len(rows)} rows"
+                text = f"must have {lengths[0]} numbers, as the first row, has {length}"
+                yield ("costs", index), text
+        actions = data.get("actions")
+        if rows and isinstance(actions, list | tuple) and len(actions) != len(rows):
+            text = f"must have {len(rows)} names, one per row of costs, has {len(actions)}"
+            yield ("actions",), text
         yield from repeats("actions", actions)
 
 
@@ -316,7 +321,7 @@ class Config(Section):
     reconcile: Reconcile
     output: Output
     engine: Engine = Engine()
-    _written: dict[Path, str] = PrivateAttr(default_factory=dict)
+    _written: dict[KeyPath, str] = PrivateAttr(default_factory=dict)
 
     def model_post_init(self, context: Any, /) -> None:
         """Keep, from the validation context, the texts as written that had variables in them."""
@@ -346,11 +351,8 @@ class Config(Section):
     @classmethod
     def rules(cls, data: Mapping[str, Any]) -> Iterator[Problem]:
         algorithm = as_mapping(data.get("reconcile")).get("algorithm", "redcal")
-        if not data.get("losses") and algorithm in (
-            "redcal",
-            "decision_calibration",
-            "dc_then_redcal",
-        ):
+        needed = algorithm in ("redcal", "decision_calibration", "dc_then_redcal")
+        if needed and not data.get("losses"):
             yield ("losses",), f"is required for {algorithm}"
         yield from unequal_sizes(data)
         yield from shared_tables(data)

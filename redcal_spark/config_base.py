@@ -28,8 +28,8 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
-Path = tuple[str | int, ...]
-Problem = tuple[Path, str]
+KeyPath = tuple[str | int, ...]  # where in the configuration: ("losses", "triage", "costs", 0)
+Problem = tuple[KeyPath, str]
 
 MODELS = ("model_1", "model_2")
 SIDE_TABLES = ("patches", "history", "runs")
@@ -207,12 +207,10 @@ def _words(error: ErrorDetails, known: list[str]) -> PydanticCustomError | None:
         case "dict_type" | "model_type":
             return wrong("must be a mapping")
         case "too_short":
-            given = len(as_list(error["input"]))
-            least = context["min_length"]
+            given, least = len(as_list(error["input"])), context["min_length"]
             # Pydantic counts the entries that are right; the wrong ones are told on their own.
-            return (
-                problem(f"needs at least {least} entries, has {given}") if given < least else None
-            )
+            text = f"needs at least {least} entries, has {given}"
+            return problem(text) if given < least else None
         case "too_long":
             given = len(as_list(error["input"]))
             return problem(f"has {given} entries, more than {context['max_length']}")
@@ -292,7 +290,7 @@ def repeats(key: str, names: object) -> Iterator[Problem]:
 def unequal_sizes(data: Mapping[str, Any]) -> Iterator[Problem]:
     """Everything that tells the number of classes must tell the same."""
     given = as_mapping(data.get("input"))
-    sizes: list[tuple[Path, int]] = [(("input", "classes"), len(as_list(given.get("classes"))))]
+    sizes: list[tuple[KeyPath, int]] = [(("input", "classes"), len(as_list(given.get("classes"))))]
     for key in MODELS:
         sizes.append((("input", key), len(as_list(given.get(key)))))
         columns = as_list(as_mapping(given.get(key)).get("columns"))
@@ -336,7 +334,7 @@ def sibling(table: str, kind: str) -> str:
     return f"{table.rstrip('/')}_{kind}"
 
 
-def dotted(path: Path) -> str:
+def dotted(path: KeyPath) -> str:
     """A path as people write it: `losses.triage.costs[1][0]`."""
     text = ""
     for part in path:

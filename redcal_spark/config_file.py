@@ -12,14 +12,14 @@ import re
 import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from redcal_spark.config import Config, LossFile
-from redcal_spark.config_base import WRONG, Path, Problem, as_list, as_mapping, dotted
+from redcal_spark.config_base import WRONG, KeyPath, Problem, as_list, as_mapping, dotted
 from redcal_spark.config_yaml import NUMBER, parse_yaml, read_text
 from redcal_spark.errors import UsageError
 
@@ -38,8 +38,8 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> 
     """Read and check a config file.
 
     `overrides` are `key=value` texts as given to `--set`; the value is YAML. `${NAME}` in a text
-    becomes that environment variable, `$${` stands for `${`. Loss files are relative to the folder
-    of the config file, table paths to the current directory.
+    becomes that environment variable, `$${` stands for `${`; not so in loss files. Those
+    are relative to the folder of the config file, table paths to the current directory.
 
     >>> load_config("conf/reference.yaml", ["reconcile.eta=0.02"]).reconcile.eta
     0.02
@@ -63,7 +63,7 @@ def config_from_tree(
 
     `name` heads the message when something is wrong; loss files are looked for in `folder`.
     """
-    draft = _Draft(FilePath(folder))
+    draft = _Draft(Path(folder))
     filled: Any = draft.fill_in(tree, ())
     if "losses" in filled:
         filled["losses"] = draft.load_losses(filled["losses"])
@@ -93,14 +93,14 @@ def _message(name: str, problems: list[Problem]) -> str:
 class _Draft:
     """A configuration on its way: what was replaced, where it came from, what went wrong."""
 
-    folder: FilePath
+    folder: Path
     problems: list[Problem] = field(default_factory=list)
-    failed: set[Path] = field(default_factory=set)  # parts of which enough was said
-    written: dict[Path, str] = field(default_factory=dict)  # texts that had variables in them
-    files: dict[Path, str] = field(default_factory=dict)  # the loss file that a part came from
-    headers: dict[Path, list[str]] = field(default_factory=dict)  # its class names
+    failed: set[KeyPath] = field(default_factory=set)  # parts of which enough was said
+    written: dict[KeyPath, str] = field(default_factory=dict)  # texts that had variables in them
+    files: dict[KeyPath, str] = field(default_factory=dict)  # the loss file that a part came from
+    headers: dict[KeyPath, list[str]] = field(default_factory=dict)  # its class names
 
-    def fill_in(self, value: object, path: Path) -> object:
+    def fill_in(self, value: object, path: KeyPath) -> object:
         """The value with its variables replaced; a fresh copy, since YAML aliases share parts."""
         if isinstance(value, Mapping):
             return {key: self.fill_in(part, (*path, key)) for key, part in value.items()}
@@ -111,7 +111,7 @@ class _Draft:
         self.written[path] = value
         return VARIABLE.sub(lambda match: self._variable(match, path), value)
 
-    def _variable(self, match: re.Match[str], path: Path) -> str:
+    def _variable(self, match: re.Match[str], path: KeyPath) -> str:
         if match[0] == "$${":
             return "${"
         if match[1] is None:
@@ -138,7 +138,7 @@ class _Draft:
             for name, loss in losses.items()
         }
 
-    def _one_loss(self, entry: dict[str, Any], path: Path) -> object:
+    def _one_loss(self, entry: dict[str, Any], path: KeyPath) -> object:
         try:
             reference = LossFile.model_validate(entry)
         except ValidationError as err:
@@ -155,7 +155,7 @@ class _Draft:
                 self.problems.append(((*path, "actions"), text))
         return loss
 
-    def _loss_file(self, file: str, path: Path, endings: tuple[str, ...]) -> Any:
+    def _loss_file(self, file: str, path: KeyPath, endings: tuple[str, ...]) -> Any:
         if not self.failed.isdisjoint({path, (*path, "file")}):  # the name lacks a variable
             self.failed.add(path)
             return None
@@ -188,7 +188,7 @@ class _Draft:
                 order = f"{', '.join(header)}, but {source} has {', '.join(expected)}"
                 self.problems.append((path, f"{self.files[path]}: has the classes {order}"))
 
-    def told(self, error: ErrorDetails, base: Path = ()) -> str:
+    def told(self, error: ErrorDetails, base: KeyPath = ()) -> str:
         """A problem in words: the loss file it is in, what is wrong, what was given."""
         path = base + error["loc"]
         text = error["msg"]

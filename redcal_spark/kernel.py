@@ -42,6 +42,10 @@ class Rules:
     gap: int | None
     binary: bool
 
+    def of_scores(self) -> Rules:
+        """The same without losses: all that fitting Reconcile needs."""
+        return Rules(LossFamily(()), (), self.gap, self.binary)
+
     @property
     def coordinates(self) -> slice:
         """The coordinates Reconcile looks at."""
@@ -60,7 +64,7 @@ class Rows:
         self,
         block: Block,
         rules: Rules,
-        classified: tuple[list[Actions], Actions] | None = None,
+        classified: Classified | None = None,
     ):
         self.rules = rules
         self.y = block.y
@@ -124,6 +128,14 @@ class Rows:
         over = difference > self.rules.gap if gap.direction == ">" else difference < -self.rules.gap
         return np.flatnonzero(over)
 
+    def may_touch(self, patch: Patch) -> Index:
+        """Rows that a round opened by this patch may act on; all, for a calibration everywhere."""
+        if patch.kind == "score":
+            return self.in_gap(_gap(patch))
+        if patch.kind == "reconcile":
+            return self.in_event(_event(patch, self.rules.losses))
+        return np.arange(len(self))
+
     def settle(self) -> None:
         """Let events follow the scores again: only between rounds, for inside one E is frozen."""
         if self._stale is not None and len(self.rules.losses):
@@ -135,19 +147,15 @@ class Rows:
     def apply(self, patch: Patch) -> Index:
         """Replay one patch; returns the rows it acted on."""
         if patch.kind == "score":
-            assert patch.coordinate is not None and patch.direction is not None
-            rows = self.in_gap(ScoreGap(patch.coordinate, patch.direction))
-            self._shift_coordinate(patch.model, rows, patch.coordinate, patch.phi[0])
+            rows = self.in_gap(_gap(patch))
+            self._shift_coordinate(patch, rows)
             return rows
-        assert patch.loss is not None
-        loss = self.rules.losses.place(patch.loss)
         if patch.kind == "reconcile":
-            assert patch.a1 is not None and patch.a2 is not None
-            self.frozen = rows = self.in_event(Disagreement(loss, patch.a1, patch.a2))
+            self.frozen = rows = self.in_event(_event(patch, self.rules.losses))
             self.round = patch.round
         else:
-            assert patch.action is not None and patch.round == self.round
-            rows = self.in_region(patch.model, ActionRegion(loss, patch.action))
+            assert patch.round == self.round
+            rows = self.in_region(patch.model, region_of(patch, self.rules.losses))
         self.shift(patch.model, rows, patch.shift)
         return rows
 
@@ -165,9 +173,10 @@ class Rows:
         self._changed(model, rows, new)
         return new
 
-    def _shift_coordinate(self, model: int, rows: Index, j: int, phi: int) -> None:
+    def _shift_coordinate(self, patch: Patch, rows: Index) -> None:
+        model, j = patch.model, patch.coordinate
         f = self.f[model - 1]
-        f[rows, j] = column = np.clip(f[rows, j] + np.int32(phi), 0, ONE)
+        f[rows, j] = column = np.clip(f[rows, j] + patch.shift, 0, ONE)
         if self.rules.binary:
             f[rows, 0] = ONE - column
         wanted = rows if len(self.rules.losses) else rows[:0]
@@ -178,6 +187,21 @@ class Rows:
         if len(self.rules.losses):
             self.actions[model - 1][:, rows] = respond(new, self.rules.losses)
             self._stale = slice(None) if self.frozen is None else self.frozen
+
+
+def _event(patch: Patch, losses: LossFamily) -> Disagreement:
+    assert patch.loss is not None and patch.a1 is not None and patch.a2 is not None
+    return Disagreement(losses.place(patch.loss), patch.a1, patch.a2)
+
+
+def region_of(patch: Patch, losses: LossFamily) -> ActionRegion:
+    assert patch.loss is not None and patch.action is not None
+    return ActionRegion(losses.place(patch.loss), patch.action)
+
+
+def _gap(patch: Patch) -> ScoreGap:
+    assert patch.coordinate is not None and patch.direction is not None
+    return ScoreGap(patch.coordinate, patch.direction)
 
 
 # --- one look at rows ---------------------------------------------------------------------------
@@ -210,7 +234,7 @@ class _Buffers:
         return self.scores[model][: height * rows].reshape(height, rows)
 
 
-def classify(block: Block, rules: Rules) -> tuple[list[Actions], Actions]:
+def classify(block: Block, rules: Rules) -> Classified:
     """Best responses of both models and the event of every row, loss x row."""
     losses = rules.losses
     actions = [np.empty((len(losses), block.rows), losses.action_type) for _ in range(2)]
@@ -219,9 +243,7 @@ def classify(block: Block, rules: Rules) -> tuple[list[Actions], Actions]:
     for part in chunks(block.rows if len(losses) else 0, losses.n_cells):
         rows = [buffers.chunk(0, block.f1[part]), buffers.chunk(1, block.f2[part])]
         for group in losses.groups:
-            scores = [
-                group.scores(f, buffers.place(i, group, len(f))) for i, f in enumerate(rows)
-            ]
+            scores = [group.scores(f, buffers.place(i, group, len(f))) for i, f in enumerate(rows)]
             found = [best_response(s, losses.action_type) for s in scores]
             for i, place in enumerate(group.index):
                 a1, a2 = found[0][0][i], found[1][0][i]
@@ -270,22 +292,27 @@ def event_counts(events: Actions, losses: LossFamily) -> list[Ints]:
     return counts
 
 
-@dataclass
+Classified = tuple[list[Actions], Actions]  # best responses per model, and events
+
+
+@dataclass(frozen=True)
 class Scan:
     """What one look at a block gives: how many rows, how many in every event, and the active rows.
 
     At the end of a round a row outside every event is never patched again, so that a run needs only
-    the active ones. `everywhere` (Decision Calibration) keeps them all.
+    the active ones. Decision Calibration everywhere keeps them all.
     """
 
     rows: int
     counts: list[Ints]
     active: Block
-    classified: tuple[list[Actions], Actions]
+    classified: Classified
 
 
-def scan(block: Block, rules: Rules, everywhere: bool = False) -> Scan:
-    actions, events = classify(block, rules)
+def scan(
+    block: Block, rules: Rules, everywhere: bool = False, known: Classified | None = None
+) -> Scan:
+    actions, events = known or classify(block, rules)
     counts = event_counts(events, rules.losses)
     if everywhere:
         return Scan(block.rows, counts, block, (actions, events))
@@ -293,3 +320,39 @@ def scan(block: Block, rules: Rules, everywhere: bool = False) -> Scan:
     index = np.flatnonzero(kept)
     chosen = [a.take(index, axis=1) for a in actions], events.take(index, axis=1)
     return Scan(block.rows, counts, block.take(index), chosen)
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """A block after a log: scores, who was touched, and the actions before and after."""
+
+    f: list[Grid]
+    touched: list[npt.NDArray[np.bool_]]
+    before: list[Actions]
+    after: list[Actions]
+
+
+def replay(block: Block, rules: Rules, log: Sequence[Patch]) -> Replayed:
+    """Replay a log, in order, on the original scores. Labels are not looked at.
+
+    A row that is in no event when the first round starts is never touched, so that only a log that
+    calibrates everywhere (or Reconcile's, by its own rule) looks at all of them.
+    """
+    before, events = classify(block, rules)
+    if any(patch.kind == "calibrate" and patch.round is None for patch in log):
+        index = np.arange(block.rows)
+    elif rules.gap is not None:
+        index = np.flatnonzero(beyond_gap(block, rules))
+    else:
+        index = np.flatnonzero(in_some_event(events))
+    known = [a.take(index, axis=1) for a in before], events.take(index, axis=1)
+    rows = Rows(block.take(index), rules, known)
+    for patch in log:
+        rows.apply(patch)
+    f, after = [block.f1.copy(), block.f2.copy()], [a.copy() for a in before]
+    touched = [np.zeros(block.rows, np.bool_) for _ in f]
+    for i in range(2):
+        f[i][index] = rows.f[i]
+        after[i][:, index] = rows.actions[i]
+        touched[i][index] = rows.touched[i]
+    return Replayed(f, touched, before, after)

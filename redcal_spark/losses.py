@@ -47,7 +47,9 @@ class Loss:
             if len(matrix) < 2:
                 problems.append(f"needs at least 2 actions (rows), got {len(matrix)}")
             if not 2 <= matrix.shape[1] <= MAX_CLASSES:
-                problems.append(f"needs 2 to {MAX_CLASSES:,} classes (columns), got {matrix.shape[1]}")
+                problems.append(
+                    f"needs 2 to {MAX_CLASSES:,} classes (columns), got {matrix.shape[1]}"
+                )
             if actions is not None and len(actions) != len(matrix):
                 problems.append(f"{len(actions)} action names for {len(matrix)} rows of costs")
             bad = np.argwhere(~np.isfinite(matrix))
@@ -110,7 +112,9 @@ class Loss:
 
     def _warn_of_merged_costs(self) -> None:
         values: dict[int, set[float]] = {}
-        for q, c in zip(self.quantised.ravel().tolist(), np.ravel(self.costs).tolist(), strict=True):
+        for q, c in zip(
+            self.quantised.ravel().tolist(), np.ravel(self.costs).tolist(), strict=True
+        ):
             values.setdefault(q, set()).add(c)
         merged = [sorted(same) for same in values.values() if len(same) > 1]
         if merged:
@@ -246,7 +250,9 @@ class LossFamily:
         for i, loss in enumerate(self.losses):
             if loss.name == name:
                 return i
-        raise UsageError(f"no loss named {name!r}; there are: {', '.join(x.name for x in self.losses)}")
+        raise UsageError(
+            f"no loss named {name!r}; there are: {', '.join(x.name for x in self.losses)}"
+        )
 
     @property
     def n_classes(self) -> int | None:

@@ -45,7 +45,9 @@ class Parameters:
         if self.adaptive_beta not in (True, False):
             problems.append(f"adaptive_beta: must be true or false, got {self.adaptive_beta!r}")
         if self.grid_bits is not None and not _is_count(self.grid_bits, 1, BITS):
-            problems.append(f"grid_bits: must be an integer from 1 to {BITS}, got {self.grid_bits!r}")
+            problems.append(
+                f"grid_bits: must be an integer from 1 to {BITS}, got {self.grid_bits!r}"
+            )
         for name in ("max_rounds", "max_steps"):
             value = getattr(self, name)
             if not _is_count(value, 0, 10**12):
@@ -63,7 +65,9 @@ class Parameters:
         eta = None if self.eta is None else exact(self.eta)
         beta: Fraction | None = None
         if self.needs_losses:
-            share = eta if eta is not None and self.algorithm != "decision_calibration" else Fraction(1)
+            share = (
+                eta if eta is not None and self.algorithm != "decision_calibration" else Fraction(1)
+            )
             beta = auto_beta(share, rows) if self.beta == "auto" else exact(self.beta)
         bound = self._grid_bound(alpha, eta, beta, classes)
         m, covered = grid_size(bound)

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from redcal_spark.blocks import Block, label_rows
-from redcal_spark.events import ActionRegion
 from redcal_spark.fixed_point import ONE, Floats, Grid, Ints
-from redcal_spark.kernel import Rows, Rules, chunks
+from redcal_spark.kernel import Rows, Rules, chunks, region_of
 from redcal_spark.losses import Actions, LossFamily
 from redcal_spark.patches import Patch
 
@@ -121,10 +120,10 @@ def patch_residuals(rows: Rows, patch: Patch, known: Residuals) -> None:
 
     First every cell's score sums follow the scores; then rows whose action changed move house.
     """
-    assert rows.y is not None and patch.loss is not None and patch.action is not None
+    assert rows.y is not None
     losses, model, phi = rows.rules.losses, patch.model, patch.shift
     actions, f = rows.actions[model - 1], rows.f[model - 1]
-    region = ActionRegion(losses.place(patch.loss), patch.action)
+    region = region_of(patch, losses)
     touched_rows = rows.in_region(model, region)
     for part in chunks(len(touched_rows), losses.n_cells):
         touched = touched_rows[part]

@@ -152,6 +152,17 @@ def edge_cases() -> dict[str, Problem]:
     """Problems that sit exactly on a comparison, by name; the tests say which way each falls."""
     vectors: dict[str, Any] = {"losses": ZERO_ONE, "algorithm": "decision_calibration"}
     redcal: dict[str, Any] = {"losses": ZERO_ONE, "algorithm": "redcal", "eta": 0.25}
+    adaptive = Problem(
+        f1=[0.0, 0.0, 0.5, 0.5],
+        f2=[1.0] * 4,
+        y=[1] * 4,
+        losses={"four": [*ZERO_ONE["zero_one"], *[[1.0, 1.0]] * 2]},
+        algorithm="redcal",
+        alpha=0.1,
+        eta=0.25,
+        beta=0.01,
+        adaptive_beta=True,
+    )
     # Two costs half a step apart on the 25 bits that more than 1,024 classes leave.
     wide = [[0.0] * 1025, [0.0] * 1025]
     wide[0][:2], wide[1][:2] = [0.5 + 2**-26, 1.0], [0.5, 0.0]
@@ -171,17 +182,15 @@ def edge_cases() -> dict[str, Problem]:
             beta=0.125,
             **vectors,
         ),
-        # Both models are wrong by as much: model 1. Their means are then 0 and .25.
+        # Both models are wrong by as much: model 1 goes first, then model 2.
         "models_tie": Problem([0.25] * 4, [0.75] * 4, [0, 1, 0, 1], alpha=0.1, **redcal),
-        # m^2 >= 4 gives m = 2 and not 4, so a mean of .3125 becomes .5 and not .25.
-        "m_squared_is_enough": Problem([[0.6875, 0.0]], [[1.0, 0.0]], [0], beta=0.5, **vectors)
-        if False
-        else Problem(
-            [[0.0, 0.3125], [0.0, 0.3125]],
-            [[0.0, 0.0], [0.0, 0.0]],
-            [[0.0, 1.0], [0.0, 0.625]],
-            beta=0.25,
-            **vectors,
+        # m^2 >= 16 gives m = 4 and not 8, so a mean of .40625 becomes .5 and not .375.
+        "m_squared_is_enough": Problem([[0.0, 0.59375]], [[0.0, 1.0]], [1], beta=0.25, **vectors),
+        # delta is 1 and d is 2, so beta_t = 1 / (sqrt(2) K); what is left has a norm of
+        # sqrt(2) / 8: equal for 4 actions, too much for 5.
+        "norm_equals_adaptive_beta": adaptive,
+        "norm_above_adaptive_beta": replace(
+            adaptive, losses={"five": [*ZERO_ONE["zero_one"], *[[1.0, 1.0]] * 3]}
         ),
         # Costs that are equal on the loss grid tie, and the lowest action wins.
         "costs_tie_on_the_grid": Problem(

@@ -29,9 +29,7 @@ def calibrate_both(engine: Engine, run: Trajectory) -> Status | None:
     return None
 
 
-def calibrate(
-    region: Region, model: int, bound: int, run: Trajectory, round: int | None
-) -> bool:
+def calibrate(region: Region, model: int, bound: int, run: Trajectory, round: int | None) -> bool:
     """Patch the region until no (loss, action) has a residual sum above the bound (squared).
 
     False if the steps ran out first.

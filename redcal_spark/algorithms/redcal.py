@@ -106,5 +106,3 @@ def calibration_bound(
     delta = Fraction(costs[event.action(model)] - min(costs), 1 << loss.bits)
     # delta_t * n * 2^26; n^2 2^52 cancels against the bound's
     return max(bound, int(delta**2 / (loss.n_classes * loss.n_actions**2) // 1))
-
-

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
-from redcal_spark.blocks import Block
 from redcal_spark.events import Disagreement
 from redcal_spark.fixed_point import Ints
 from redcal_spark.kernel import Index, Rows, Rules, Scan, classify, event_counts, in_some_event
+from redcal_spark.parallel import blas, ordered
 from redcal_spark.patches import Patch
 from redcal_spark.statistics import (
     GapSums,
@@ -26,20 +23,6 @@ from redcal_spark.statistics import (
 )
 
 T = TypeVar("T")
-R = TypeVar("R")
-
-
-def in_parallel(work: Callable[[T], R], items: Iterable[T], threads: int | None = None) -> list[R]:
-    """`work` on every item, in order, on as many threads as there are cores.
-
-    One BLAS thread each: on tall thin products two were two to nine times slower than one.
-    """
-    threads = threads or os.cpu_count() or 1
-    with threadpool_limits(1, user_api="blas"):
-        if threads == 1:
-            return [work(item) for item in items]
-        with ThreadPoolExecutor(threads) as pool:
-            return list(pool.map(work, items))
 
 
 class LocalEngine:
@@ -52,7 +35,7 @@ class LocalEngine:
         self._parts = [Rows(s.active, rules, s.classified) for s in scans if s.active.rows]
         self._counts = [sum(c) for c in zip(*(s.counts for s in scans), strict=True)]
         self._gaps: GapSums | None = None
-        self._blas = threadpool_limits(1, user_api="blas")
+        self._blas = blas().limit(limits=1, user_api="blas")
 
     def disagreements(self) -> Sequence[Ints]:
         return self._counts
@@ -70,7 +53,7 @@ class LocalEngine:
             for patch in log:
                 part.apply(patch)
 
-        in_parallel(go, self._parts, self._threads)
+        list(ordered(go, self._parts, self._threads))
         self._gaps = None
         last = log[-1]
         if last.kind == "score":
@@ -113,13 +96,13 @@ class LocalEngine:
         wanted = list(coordinates)
         d = self._n_classes()
         empty = GapSums(*(np.zeros((2, d), np.int64) for _ in range(2)), _two_zeros(d))
-        found = in_parallel(
+        found = ordered(
             lambda part: gap_sums(part.current(), self.rules, wanted), self._parts, self._threads
         )
         return sum(found, empty)
 
     def _settle(self) -> None:
-        in_parallel(Rows.settle, self._parts, self._threads)
+        list(ordered(Rows.settle, self._parts, self._threads))
         self._count()
 
     def _count(self) -> None:
@@ -153,10 +136,10 @@ class LocalRegion:
 
     def residuals(self, model: int) -> Residuals:
         if self._known is None or self._known[0] != model:
-            found = in_parallel(
+            found = ordered(
                 lambda piece: residuals(piece, model), self._pieces, self._engine._threads
             )
-            self._known = model, _total(found)
+            self._known = model, _total(list(found))
         return self._known[1]
 
     def patch(self, patch: Patch) -> None:
@@ -199,8 +182,3 @@ def _total(found: Sequence[T]) -> T:
 
 def _two_zeros(d: int) -> tuple[Ints, Ints]:
     return np.zeros((2, d), np.int64), np.zeros((2, d), np.int64)
-
-
-def blocks_of(block: Block, rows: int) -> list[Block]:
-    """A large block as views of at most so many rows, to be scanned on several threads."""
-    return [block.take(slice(s, s + rows)) for s in range(0, block.rows, rows)]

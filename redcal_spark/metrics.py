@@ -1,0 +1,173 @@
+"""Metrics: exact sums over rows, and the numbers people read off them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from redcal_spark.blocks import Block, label_rows
+from redcal_spark.fixed_point import BITS, ONE, Floats, Grid, Ints, sum_of_squares
+from redcal_spark.kernel import Classified, Rules, chunks, classify, event_counts, respond
+from redcal_spark.losses import LossFamily
+from redcal_spark.statistics import cell_label_sums, cell_score_sums
+
+
+@dataclass(frozen=True, eq=False)
+class Totals:
+    """Sums over rows: integers that add up and can be taken away again.
+
+    brier: per model the sum of squared errors, in units of 2^-52.
+    pairs, events: per loss, a1 x a2: rows with these best responses, rows in this event.
+    labels, scores: per model, cell x class. optimum: the same for the actions that know y.
+    gaps: per coordinate, rows on which the models differ beyond Reconcile's alpha.
+    """
+
+    rows: int
+    brier: tuple[int, int]
+    pairs: tuple[Ints, ...]
+    events: tuple[Ints, ...]
+    labels: tuple[Ints, Ints]
+    scores: tuple[Ints, Ints]
+    optimum: Ints
+    gaps: Ints
+
+    def __add__(self, other: Totals) -> Totals:
+        return self._combined(other, 1)
+
+    def __sub__(self, other: Totals) -> Totals:
+        return self._combined(other, -1)
+
+    def _combined(self, other: Totals, sign: int) -> Totals:
+        def both(a: Sequence[Ints], b: Sequence[Ints]) -> tuple[Ints, ...]:
+            return tuple(x + sign * y for x, y in zip(a, b, strict=True))
+
+        return Totals(
+            self.rows + sign * other.rows,
+            (self.brier[0] + sign * other.brier[0], self.brier[1] + sign * other.brier[1]),
+            both(self.pairs, other.pairs),
+            both(self.events, other.events),
+            both(self.labels, other.labels),  # type: ignore[arg-type]
+            both(self.scores, other.scores),  # type: ignore[arg-type]
+            self.optimum + sign * other.optimum,
+            self.gaps + sign * other.gaps,
+        )
+
+    @classmethod
+    def none(cls, losses: LossFamily, d: int) -> Totals:
+        """The totals of no rows."""
+        squares = [np.zeros((x.n_actions, x.n_actions), np.int64) for x in losses.losses]
+        cells = np.zeros((losses.n_cells, d), np.int64)
+        two = (cells, cells)
+        return cls(
+            0, (0, 0), tuple(squares), tuple(squares), two, two, cells, np.zeros(d, np.int64)
+        )
+
+
+def measure(block: Block, rules: Rules, known: Classified | None = None) -> Totals:
+    """The totals of labelled rows. `known`: their actions and events, where they were computed."""
+    assert block.y is not None
+    losses, d, y = rules.losses, block.n_classes, block.y
+    actions, events = known or classify(block, rules)
+    pairs = []
+    for loss, a1, a2 in zip(losses.losses, *actions, strict=True):
+        k = loss.n_actions
+        both = np.bincount(a1.astype(np.intp) * k + a2, minlength=k * k)
+        pairs.append(both.astype(np.int64).reshape(k, k))
+    gaps = np.zeros(d, np.int64)
+    if rules.gap is not None:
+        part = rules.coordinates
+        far = np.abs(block.f1[:, part] - block.f2[:, part]) > rules.gap
+        gaps[part] = np.count_nonzero(far, axis=0)
+    one, two = (cell_label_sums(a, y, d, losses) for a in actions)
+    return Totals(
+        block.rows,
+        (brier_sum(block.f1, y), brier_sum(block.f2, y)),
+        tuple(pairs),
+        tuple(event_counts(events, losses)),
+        (one, two),
+        (
+            cell_score_sums(actions[0], block.f1, losses),
+            cell_score_sums(actions[1], block.f2, losses),
+        ),
+        optimal_label_sums(y, d, losses),
+        gaps,
+    )
+
+
+def brier_sum(f: Grid, y: Grid) -> int:
+    """The exact sum of squared errors in units of 2^-52."""
+    total = 0
+    for part in chunks(len(f), 4 * f.shape[1]):
+        error: Floats = f[part].astype(np.float64)
+        if y.ndim == 2:
+            error -= y[part]
+        else:
+            error[np.arange(len(error)), y[part]] -= ONE
+        total += sum_of_squares(error)
+    return total
+
+
+def optimal_label_sums(y: Grid, d: int, losses: LossFamily) -> Ints:
+    """Label sums per cell for a decision maker who knows y."""
+    if y.ndim == 1:  # all rows of a class have the same best action
+        best = respond(label_rows(np.arange(d, dtype=np.int32), d), losses)
+        counts = np.bincount(y, minlength=d) * ONE
+        sums = np.zeros((losses.n_cells, d), np.int64)
+        for place, actions in enumerate(best):
+            sums[losses.offsets[place] + actions.astype(np.intp), np.arange(d)] = counts
+        return sums
+    sums = np.zeros((losses.n_cells, d), np.int64)
+    for part in chunks(len(y), losses.n_cells):
+        sums += cell_label_sums(respond(label_rows(y[part], d), losses), y[part], d, losses)
+    return sums
+
+
+@dataclass(frozen=True, eq=False)
+class Metrics:
+    """What the totals say, as exact fractions; models are 1 and 2, losses by place."""
+
+    totals: Totals
+    losses: LossFamily
+
+    @property
+    def rows(self) -> int:
+        return self.totals.rows
+
+    def brier(self, model: int) -> Fraction:
+        """Mean squared error, summed over classes."""
+        return Fraction(self.totals.brier[model - 1], self.rows << 2 * BITS)
+
+    def decision_loss(self, loss: int, model: int) -> Fraction:
+        """Mean cost of the model's best responses, in the user's units."""
+        sums = self.totals.labels[model - 1][self.losses.cells(loss)]
+        return self.losses[loss].cost(sums) / self.rows
+
+    def optimal_loss(self, loss: int) -> Fraction:
+        """Mean cost of the actions that know y."""
+        return self.losses[loss].cost(self.totals.optimum[self.losses.cells(loss)]) / self.rows
+
+    def loss_gap(self, loss: int, model: int) -> Fraction:
+        return self.decision_loss(loss, model) - self.optimal_loss(loss)
+
+    def disagreement(self, loss: int) -> Fraction:
+        """Share of rows on which the two best responses differ, by whatever margin."""
+        pairs = self.totals.pairs[loss]
+        return Fraction(int(pairs.sum() - np.trace(pairs)), self.rows)
+
+    def largest_event(self, loss: int) -> Fraction:
+        """Mass of the largest disagreement event of a loss."""
+        return Fraction(int(self.totals.events[loss].max()), self.rows)
+
+    def largest_gap(self) -> Fraction:
+        """For Reconcile: the largest share of rows beyond alpha in one coordinate."""
+        return Fraction(int(self.totals.gaps.max(initial=0)), self.rows)
+
+    def squared_calibration_gap(self, loss: int, model: int) -> Fraction:
+        """The largest squared norm of a mean residual vector over the actions of a loss."""
+        cells = self.losses.cells(loss)
+        rest = (self.totals.labels[model - 1] - self.totals.scores[model - 1])[cells]
+        norm = max(sum(x * x for x in row) for row in rest.tolist())
+        return Fraction(norm, (self.rows << BITS) ** 2)

@@ -1,0 +1,438 @@
+"""The public face: a Reconciler is fitted on labelled rows and gives a ReconciledPair."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
+from itertools import chain
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from redcal_spark.algorithms.decision_calibration import decision_calibration
+from redcal_spark.algorithms.reconcile import reconcile
+from redcal_spark.algorithms.redcal import dc_then_redcal, redcal
+from redcal_spark.algorithms.trajectory import Trajectory
+from redcal_spark.columns import Columns, Layout, Problems, plan
+from redcal_spark.engines.base import Engine
+from redcal_spark.engines.local import LocalEngine
+from redcal_spark.errors import InputError, ModelFileError, ScoreWarning, UsageError
+from redcal_spark.fixed_point import BITS, MAX_ROWS
+from redcal_spark.gather import Gathered, gather
+from redcal_spark.kernel import Rules
+from redcal_spark.losses import LossFamily
+from redcal_spark.output import OutputNames, extend
+from redcal_spark.parameters import Parameters, Resolved, Status
+from redcal_spark.patches import Patch, PatchLog
+from redcal_spark.splits import Split
+from redcal_spark.tables import batches, from_numpy, to_arrow
+
+SCHEMA_VERSION = 1
+
+ALGORITHMS: dict[str, Callable[[Engine, Trajectory], Status]] = {
+    "redcal": redcal,
+    "decision_calibration": decision_calibration,
+    "reconcile": reconcile,
+    "dc_then_redcal": dc_then_redcal,
+}
+
+
+class Reconciler:
+    """Reconciles two models on labelled rows.
+
+    losses: {name: costs} with costs an action x class matrix, or {name: {"costs", "actions"}}.
+    algorithm: redcal, decision_calibration, reconcile or dc_then_redcal.
+    alpha: the margin (in units of the loss rescaled to [0, 1]) above which a disagreement counts.
+    eta: the share of rows above which a disagreement event is patched.
+    beta: the calibration tolerance, or "auto": about the sampling noise at this number of rows.
+    model_1, model_2, label: the columns, where data has any. Scores are an array column, one column
+    P(class 1), or a list of d columns; labels a class index, 0/1, a class name or an array.
+
+        pair = Reconciler(losses={"t": [[0, 5], [1, 0]]}, alpha=0.01, eta=0.05).fit(p1, p2, y)
+        pair.status, len(pair.log)
+    """
+
+    def __init__(
+        self,
+        *,
+        losses: Any = None,
+        algorithm: str = "redcal",
+        alpha: float | None = None,
+        eta: float | None = None,
+        beta: float | Literal["auto"] = "auto",
+        adaptive_beta: bool = False,
+        grid_bits: int | None = None,
+        max_rounds: int = 10_000,
+        max_steps: int = 1_000_000,
+        model_1: str | Sequence[str] = "model_1",
+        model_2: str | Sequence[str] = "model_2",
+        label: str = "label",
+        id: str | None = None,
+        classes: Sequence[str] | None = None,
+        on_bad_rows: Literal["error", "skip"] = "error",
+        threads: int | None = None,
+    ):
+        self.parameters = Parameters(
+            algorithm=algorithm,  # type: ignore[arg-type]
+            alpha=alpha,
+            eta=eta,
+            beta=beta,
+            adaptive_beta=adaptive_beta,
+            grid_bits=grid_bits,
+            max_rounds=max_rounds,
+            max_steps=max_steps,
+        )
+        self.losses = LossFamily.of(losses)
+        if self.parameters.needs_losses and not len(self.losses):
+            raise UsageError(f"losses: {algorithm} needs at least one")
+        names = None if classes is None else tuple(map(str, classes))
+        self.columns = Columns(_source(model_1), _source(model_2), label, id, names)
+        if on_bad_rows not in ("error", "skip"):
+            raise UsageError(f"on_bad_rows: must be 'error' or 'skip', got {on_bad_rows!r}")
+        d = self.losses.n_classes
+        if names is not None and d is not None and len(names) != d:
+            raise UsageError(f"classes: {len(names)} names, but the losses have {d} classes")
+        self.on_bad_rows = on_bad_rows
+        self.threads = threads
+
+    @property
+    def n_classes(self) -> int | None:
+        """What losses and class names say, before any data."""
+        if self.losses.n_classes is not None:
+            return self.losses.n_classes
+        return None if self.columns.classes is None else len(self.columns.classes)
+
+    def fit(self, data: Any, model_2: Any = None, labels: Any = None) -> ReconciledPair:
+        """Fit on a table (pandas, Arrow), or on numpy arrays: fit(scores_1, scores_2, labels)."""
+        if model_2 is not None:
+            if labels is None:
+                raise UsageError("fit: labels are missing: fit(scores_1, scores_2, labels)")
+            table = from_numpy(self.columns, data, model_2, labels)
+        else:
+            table = to_arrow(data, self.columns.names(label=True))
+        gathered, layout = self.gather(batches(table), table.schema, "the data")
+        return self.fit_gathered(gathered, layout)
+
+    def gather(
+        self,
+        found: Iterable[pa.RecordBatch],
+        schema: pa.Schema,
+        where: str,
+        split: Split | None = None,
+        progress: Callable[[int], Any] | None = None,
+    ) -> tuple[Gathered, Layout]:
+        """The one scan of the data: validate every row, count events, keep the active rows."""
+        stream = iter(found)
+        first = next((batch for batch in stream if batch.num_rows), None)
+        layout = plan(schema, self.columns, where, self.n_classes, first)
+        if first is None:
+            raise InputError(f"{where} has no rows")
+        gathered = gather(
+            chain([first], stream),
+            layout,
+            self.rules(layout.binary),
+            everywhere=self.parameters.algorithm in ("decision_calibration", "dc_then_redcal"),
+            split=split,
+            threads=self.threads,
+            progress=progress,
+        )
+        self._check(gathered, where)
+        return gathered, layout
+
+    def rules(self, binary: bool) -> Rules:
+        return rules_of(self.parameters, self.losses, binary)
+
+    def _check(self, gathered: Gathered, where: str) -> None:
+        if self.on_bad_rows == "error":
+            gathered.problems.raise_if_any(
+                where, "\n  (on_bad_rows: skip passes such rows through untouched)"
+            )
+        if not gathered.fit.rows:
+            raise InputError(
+                f"{where} has no rows to fit on: of {gathered.rows:,} rows "
+                f"{gathered.unlabelled:,} have no label and {gathered.bad:,} cannot be used"
+            )
+        if gathered.rows >= MAX_ROWS:
+            raise InputError(f"{where} has {gathered.rows:,} rows; exact sums need fewer than 2^37")
+        if gathered.off_sum:
+            warnings.warn(
+                f"{where}: on {gathered.off_sum:,} of {gathered.rows:,} rows the scores of a model "
+                "do not sum to 1 (by more than 0.001); they are used as they are",
+                ScoreWarning,
+                stacklevel=4,
+            )
+
+    def fit_gathered(
+        self,
+        gathered: Gathered,
+        layout: Layout,
+        log: Sequence[Patch] = (),
+        on_patch: Callable[[Patch], Any] | None = None,
+    ) -> ReconciledPair:
+        """Run the algorithm on what the scan kept, from the start or from a log."""
+        rules, scans = self.rules(layout.binary), gathered.fit.scans
+        if self.parameters.algorithm == "reconcile":
+            rules = rules.of_scores()
+            scans = [replace(s, counts=[], classified=_no_losses(s.classified)) for s in scans]
+        resolved = self.parameters.resolve(gathered.fit.rows, layout.n_classes)
+        engine = LocalEngine(scans, rules, self.threads)
+        run = Trajectory(self.parameters, resolved, self.losses, log, on_patch)
+        try:
+            status = ALGORITHMS[self.parameters.algorithm](engine, run)
+        finally:
+            engine.close()
+        return ReconciledPair(
+            parameters=self.parameters,
+            resolved=resolved,
+            losses=self.losses,
+            columns=self.columns,
+            binary=layout.binary,
+            n_classes=layout.n_classes,
+            rows=gathered.fit.rows,
+            status=status,
+            log=run.log,
+            zero_calibrations=run.zero_calibrations,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class ReconciledPair:
+    """A reconciled pair of models: the patch log, and what it takes to replay it on any rows.
+
+    rows: how many it was fitted on. status: converged, capped, stalled or cut.
+    zero_calibrations: calibrations that ended because their patch rounded to nothing.
+    """
+
+    parameters: Parameters
+    resolved: Resolved
+    losses: LossFamily
+    columns: Columns
+    binary: bool
+    n_classes: int
+    rows: int
+    status: Status
+    log: PatchLog
+    zero_calibrations: int
+
+    @property
+    def rules(self) -> Rules:
+        return rules_of(self.parameters, self.losses, self.binary)
+
+    def apply(self, data: Any, model_2: Any = None, *, suffix: str = "_reconciled") -> Any:
+        """The reconciled scores of any rows, labelled or not.
+
+        A table comes back as the same kind of table with columns added; numpy arrays
+        apply(scores_1, scores_2) come back as (new_1, new_2). Rows that no patch touched keep their
+        scores to the bit.
+        """
+        if model_2 is not None:
+            table = self._extended(from_numpy(self.columns, data, model_2), suffix)
+            names = OutputNames(self.columns, self.losses, suffix)
+            return tuple(_to_numpy(table.column(name)) for name in names.scores)
+        table = to_arrow(data, self.columns.names(label=False))
+        extended = self._extended(table, suffix)
+        if isinstance(data, pa.Table):
+            return extended
+        if isinstance(data, pa.RecordBatch):
+            return extended.combine_chunks().to_batches()[0]
+        added = [name for name in extended.column_names if name not in table.column_names]
+        new = extended.select(added).to_pandas()
+        new.index = data.index
+        return data.assign(**{name: new[name] for name in added})
+
+    def _extended(self, table: pa.Table, suffix: str) -> pa.Table:
+        first = next(iter(table.to_batches(max_chunksize=1)), None)
+        layout = plan(table.schema, self.columns, "the data", self.n_classes, first, labels=False)
+        self.check_layout(layout)
+        problems = Problems()
+        found, start = [], 0
+        for batch in batches(table):
+            found.append(self.apply_batch(batch, layout, suffix, problems, start))
+            start += batch.num_rows
+        problems.raise_if_any("the data")
+        if not found:
+            empty = pa.RecordBatch.from_pylist([], schema=table.schema)
+            found = [self.apply_batch(empty, layout, suffix, problems)]
+        return pa.Table.from_batches(found)
+
+    def check_layout(self, layout: Layout) -> None:
+        if layout.binary != self.binary:
+            form = "one column P(class 1)" if self.binary else f"arrays of {self.n_classes} classes"
+            raise InputError(f"the pair was fitted on scores given as {form}; these are not")
+
+    def apply_batch(
+        self,
+        batch: pa.RecordBatch,
+        layout: Layout,
+        suffix: str = "_reconciled",
+        problems: Problems | None = None,
+        start: int = 0,
+        skip: bool = False,
+    ) -> pa.RecordBatch:
+        """One batch with its new columns. Bad rows are added to `problems` and pass through."""
+        names = OutputNames(self.columns, self.losses, suffix)
+        return extend(
+            batch, layout, self.rules, self.log, names, problems or Problems(), start, skip
+        )
+
+    # --- as plain data ------------------------------------------------------------------------
+
+    def to_json(self) -> dict[str, Any]:
+        """The model as plain data, ready for `json.dumps`."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "kind": "redcal_spark.ReconciledPair",
+            "status": self.status,
+            "rows": self.rows,
+            "n_classes": self.n_classes,
+            "binary": self.binary,
+            "grid_bits": BITS,
+            "parameters": asdict(self.parameters),
+            "resolved": {
+                "beta": None if self.resolved.beta is None else str(self.resolved.beta),
+                "m": self.resolved.m,
+                "grid_covered": self.resolved.grid_covered,
+            },
+            "zero_calibrations": self.zero_calibrations,
+            "columns": asdict(self.columns),
+            "losses": self.losses.to_json(),
+            "log": self.log.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, data: Any) -> ReconciledPair:
+        """The model from plain data. Unknown versions and damaged logs are refused."""
+        if not isinstance(data, Mapping) or "schema_version" not in data:
+            raise ModelFileError("not a saved model: it has no schema_version")
+        if data["schema_version"] != SCHEMA_VERSION:
+            raise ModelFileError(
+                f"schema_version {data['schema_version']!r} is unknown here; this release reads "
+                f"version {SCHEMA_VERSION}: use the release of redcal_spark that wrote the model"
+            )
+        try:
+            return cls._checked(data)
+        except ModelFileError:
+            raise
+        except UsageError as err:
+            raise ModelFileError(f"damaged model: {err}") from err
+        except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError) as err:
+            raise ModelFileError(f"damaged model: {type(err).__name__}: {err}") from err
+
+    @classmethod
+    def _checked(cls, data: Mapping[str, Any]) -> ReconciledPair:
+        parameters = Parameters(**data["parameters"])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # told when the model was fitted
+            losses = LossFamily.from_json(data["losses"])
+        columns = data["columns"]
+        n_classes, rows = int(data["n_classes"]), int(data["rows"])
+        beta = data["resolved"]["beta"]
+        resolved = replace(
+            parameters.resolve(rows, n_classes),
+            beta=None if beta is None else Fraction(beta),
+            m=int(data["resolved"]["m"]),
+            grid_covered=bool(data["resolved"]["grid_covered"]),
+        )
+        classes = columns["classes"]
+        pair = cls(
+            parameters=parameters,
+            resolved=resolved,
+            losses=losses,
+            columns=Columns(
+                _source(columns["model_1"]),
+                _source(columns["model_2"]),
+                columns["label"],
+                columns["id"],
+                None if classes is None else tuple(classes),
+            ),
+            binary=bool(data["binary"]),
+            n_classes=n_classes,
+            rows=rows,
+            status=data["status"],
+            log=PatchLog.from_json(data["log"]),
+            zero_calibrations=int(data["zero_calibrations"]),
+        )
+        pair._check_log()
+        return pair
+
+    def _check_log(self) -> None:
+        """Every patch must name losses, actions and classes that exist."""
+        round: int | None = None
+        for patch in self.log:
+            where = f"patch {patch.step}"
+            width = 1 if patch.kind == "score" else self.n_classes
+            if len(patch.phi) != width:
+                raise ModelFileError(f"{where}: phi has {len(patch.phi)} values, not {width}")
+            if patch.coordinate is not None and patch.coordinate >= self.n_classes:
+                raise ModelFileError(f"{where}: no class {patch.coordinate}")
+            if patch.loss is not None:
+                k = self.losses[self.losses.place(patch.loss)].n_actions
+                if any(a is not None and a >= k for a in (patch.a1, patch.a2, patch.action)):
+                    raise ModelFileError(f"{where}: an action that loss {patch.loss!r} has not")
+            if patch.kind != "calibrate":
+                round = patch.round
+            elif patch.round != round:
+                raise ModelFileError(f"{where}: belongs to round {patch.round}, within {round}")
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model as one JSON file, whole or not at all."""
+        path = os.fspath(path)
+        partial = f"{path}.{os.getpid()}.partial"
+        try:
+            with open(partial, "w", encoding="utf-8") as file:
+                json.dump(self.to_json(), file)
+                file.write("\n")
+            os.replace(partial, path)
+        except BaseException:
+            if os.path.exists(partial):
+                os.unlink(partial)
+            raise
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> ReconciledPair:
+        """Read a model that `save` wrote."""
+        try:
+            with open(path, encoding="utf-8") as file:
+                data = json.load(file)
+        except OSError as err:
+            raise ModelFileError(f"{os.fspath(path)}: {err.strerror}") from err
+        except (ValueError, RecursionError) as err:
+            raise ModelFileError(f"{os.fspath(path)}: not JSON: {err}") from err
+        try:
+            return cls.from_json(data)
+        except ModelFileError as err:
+            raise ModelFileError(f"{os.fspath(path)}: {err}") from err
+
+
+def rules_of(parameters: Parameters, losses: LossFamily, binary: bool) -> Rules:
+    """Thresholds as integers. Reconcile's alpha is one of probability: its events count any margin."""
+    resolved = parameters.resolve(1, losses.n_classes or 2)
+    alpha = resolved.alpha or Fraction(0)
+    scores_only = parameters.algorithm == "reconcile"
+    margin = Fraction(0) if scores_only else alpha
+    thresholds = tuple(loss.threshold(margin) for loss in losses.losses)
+    return Rules(losses, thresholds, int(alpha * (1 << BITS) // 1) if scores_only else None, binary)
+
+
+def _no_losses(classified: tuple[list[Any], Any]) -> tuple[list[Any], Any]:
+    actions, events = classified
+    return [a[:0] for a in actions], events[:0]
+
+
+def _source(columns: str | Sequence[str]) -> str | tuple[str, ...]:
+    return columns if isinstance(columns, str) else tuple(columns)
+
+
+def _to_numpy(column: pa.ChunkedArray) -> np.ndarray[Any, Any]:
+    array = column.combine_chunks()
+    if isinstance(array, pa.ChunkedArray):
+        array = pa.concat_arrays(array.chunks)
+    if pa.types.is_floating(array.type):
+        return np.array(array.to_numpy(zero_copy_only=False))
+    width = array.type.list_size
+    return np.array(array.flatten().to_numpy(zero_copy_only=False)).reshape(-1, width)

@@ -1,0 +1,101 @@
+"""Rows for fitting and rows for judging: by a column, or by a hash of the id that no engine changes."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from redcal_spark.errors import InputError
+from redcal_spark.fixed_point import exact
+
+Hashes = npt.NDArray[np.uint64]
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class ColumnSplit:
+    """Rows whose column holds `fit` are fitted, those that hold `judge` are judged, others neither."""
+
+    column: str
+    fit: Any
+    judge: Any
+
+    def masks(self, batch: pa.RecordBatch) -> tuple[Mask, Mask]:
+        column = batch.column(self.column)
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        return self._equal(column, self.fit), self._equal(column, self.judge)
+
+    def _equal(self, column: pa.Array, value: Any) -> Mask:
+        try:
+            same = pc.equal(column, pa.scalar(value, column.type))
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as err:
+            raise InputError(
+                f"split column {self.column!r} has type {column.type} and cannot hold {value!r}"
+            ) from err
+        return np.asarray(same.fill_null(False).to_numpy(zero_copy_only=False))
+
+
+@dataclass(frozen=True)
+class HashSplit:
+    """A fraction of rows, chosen by a hash of the id, is judged; the others are fitted."""
+
+    id: str
+    fraction: float
+    salt: str = ""
+
+    @property
+    def column(self) -> str:
+        return self.id
+
+    def masks(self, batch: pa.RecordBatch) -> tuple[Mask, Mask]:
+        bound = np.uint64(int(exact(self.fraction) * 2**64 // 1))
+        judge = hash_column(batch.column(self.id), self.id, self.salt) < bound
+        return ~judge, judge
+
+
+Split = ColumnSplit | HashSplit
+
+
+def hash_column(column: pa.Array, name: str, salt: str) -> Hashes:
+    """64-bit hashes of integers or text (nulls hash as empty text), the same on every platform."""
+    seed = np.uint64(
+        int.from_bytes(hashlib.blake2b(salt.encode(), digest_size=8).digest(), "little")
+    )
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_integer(column.type):
+        whole = column.cast(pa.int64(), safe=False).fill_null(0)
+        return _mix(whole.to_numpy(zero_copy_only=False).view(np.uint64) ^ seed)
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        raise InputError(
+            f"id column {name!r} has type {column.type}; a split by hash needs integers or text"
+        )
+    text = column.cast(pa.large_string()).fill_null("")
+    offsets = np.frombuffer(text.buffers()[1], np.int64)[text.offset : text.offset + len(text) + 1]
+    buffer = text.buffers()[2]
+    data = np.frombuffer(buffer, np.uint8) if buffer is not None else np.zeros(0, np.uint8)
+    lengths = np.diff(offsets)
+    hashes = np.full(len(text), seed, np.uint64)
+    alive = np.flatnonzero(lengths > 0)
+    place = 0
+    while len(alive):  # FNV-1a over the bytes of all rows at once
+        byte = data[offsets[alive] + place].astype(np.uint64)
+        hashes[alive] = (hashes[alive] ^ byte) * np.uint64(0x100000001B3)
+        place += 1
+        alive = alive[lengths[alive] > place]
+    return _mix(hashes ^ lengths.astype(np.uint64))
+
+
+def _mix(x: Hashes) -> Hashes:
+    """splitmix64's finaliser: every bit of the input moves every bit of the output."""
+    x = x + np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
