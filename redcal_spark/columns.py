@@ -176,9 +176,7 @@ def _score_form(
         return (
             "array",
             None,
-            [
-                f"column {source!r} has type {kind}; scores must be an array of numbers or one number"
-            ],
+            [f"column {source!r} has type {kind}; scores are arrays of numbers or one number"],
         )
     if not _is_number(kind.value_type):
         return (

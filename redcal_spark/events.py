@@ -30,7 +30,7 @@ class ActionRegion:
 
 @dataclass(frozen=True)
 class ScoreGap:
-    """Rows on which one coordinate of model 1 is above (>) or below (<) model 2's by more than alpha."""
+    """Rows on which a coordinate of model 1 is above (>) or below (<) model 2's by over alpha."""
 
     coordinate: int
     direction: Direction

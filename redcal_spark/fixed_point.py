@@ -31,9 +31,10 @@ def exact(x: float) -> Fraction:
 
 
 def to_grid(p: npt.NDArray[Any]) -> Floats:
-    """p in units of 2^-26, rounded half to even, still float64: NaN and infinity survive the rounding."""
-    q = np.multiply(p, float(ONE), dtype=np.float64)
-    return np.rint(q, out=q)
+    """p in units of 2^-26, rounded half to even, still float64: NaN and infinity survive."""
+    q: Floats = np.multiply(p, float(ONE), dtype=np.float64)
+    np.rint(q, out=q)
+    return q
 
 
 def on_grid(q: Floats) -> bool:
@@ -43,7 +44,8 @@ def on_grid(q: Floats) -> bool:
 
 def from_grid(q: npt.NDArray[Any]) -> Floats:
     """The float64 of a grid integer, exactly; `to_grid` gives the same integer back."""
-    return np.multiply(q, 2.0**-BITS, dtype=np.float64)
+    p: Floats = np.multiply(q, 2.0**-BITS, dtype=np.float64)
+    return p
 
 
 def loss_bits(d: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from redcal_spark.blocks import Block
 from redcal_spark.kernel import Index, Rows, Rules
@@ -55,14 +56,14 @@ def history(
     points = [Point(0, 0, start)]
     totals, rounds = start, 0
     for segment in segments(log, sum(map(len, parts))):
-        for change in ordered(lambda part: _advance(part, segment), parts, threads):
+        for change in ordered(partial(_advance, segment), parts, threads):
             totals = totals + change
         rounds += segment[0].round is not None
         points.append(Point(segment[-1].step + 1, rounds, totals))
     return points
 
 
-def _advance(rows: Rows, segment: Sequence[Patch]) -> Totals:
+def _advance(segment: Sequence[Patch], rows: Rows) -> Totals:
     """Apply a segment; returns what it changed."""
     index = rows.may_touch(segment[0])
     before = _measure(rows, index)

@@ -119,7 +119,8 @@ class Rows:
         actions = self.actions[model - 1][region.loss]
         if self.frozen is None:
             return np.flatnonzero(actions == region.action)
-        return self.frozen[actions[self.frozen] == region.action]
+        rows: Index = self.frozen[actions[self.frozen] == region.action]
+        return rows
 
     def in_gap(self, gap: ScoreGap) -> Index:
         assert self.rules.gap is not None
@@ -217,7 +218,7 @@ def respond(f: Floats, losses: LossFamily) -> Actions:
 
 
 class _Buffers:
-    """Memory for one chunk of both models, used again and again: fresh pages cost more than sums."""
+    """Memory for one chunk of both models, used again and again: fresh pages cost a lot."""
 
     def __init__(self, losses: LossFamily, rows: int, d: int):
         self.f = [np.empty((rows, d)), np.empty((rows, d))]

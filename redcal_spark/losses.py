@@ -205,7 +205,7 @@ class LossFamily:
 
     @classmethod
     def of(cls, losses: Any) -> LossFamily:
-        """A family from what users write: {name: matrix} or {name: {"costs": ..., "actions": ...}}."""
+        """A family from what users write: {name: matrix} or {name: {"costs": ..., ...}}."""
         if losses is None:
             return cls(())
         if isinstance(losses, LossFamily):
@@ -280,7 +280,8 @@ class LossFamily:
 def cheapest(scores: Scores, action_type: npt.DTypeLike) -> Actions:
     """The cheapest action along the first axis, the lowest index on ties."""
     if scores[0].size <= 1_024:  # numpy's argmin is quicker while call overhead counts
-        return scores.argmin(axis=0).astype(action_type)
+        actions: Actions = scores.argmin(axis=0).astype(action_type)
+        return actions
     return best_response(scores, action_type)[0]
 
 

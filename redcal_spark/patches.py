@@ -52,7 +52,7 @@ class Patch:
         """Check one entry of a saved log: a damaged patch is refused, not applied."""
         if not isinstance(data, Mapping) or list(data) != list(FIELDS):
             raise ModelFileError(f"a patch has the fields {', '.join(FIELDS)}; got {data!r:.200}")
-        used = _USED.get(data["kind"], None)
+        used = _USED.get(data["kind"])
         if used is None:
             raise ModelFileError(f"patch {data['step']!r}: unknown kind {data['kind']!r}")
         phi = data["phi"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from itertools import chain
@@ -410,7 +410,7 @@ class ReconciledPair:
 
 
 def rules_of(parameters: Parameters, losses: LossFamily, binary: bool) -> Rules:
-    """Thresholds as integers. Reconcile's alpha is one of probability: its events count any margin."""
+    """Thresholds as integers. Reconcile's alpha is of probability: its events count any margin."""
     resolved = parameters.resolve(1, losses.n_classes or 2)
     alpha = resolved.alpha or Fraction(0)
     scores_only = parameters.algorithm == "reconcile"

@@ -1,4 +1,4 @@
-"""Rows for fitting and rows for judging: by a column, or by a hash of the id that no engine changes."""
+"""Rows for fitting and rows for judging: by a column, or by a hash of the id."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class ColumnSplit:
-    """Rows whose column holds `fit` are fitted, those that hold `judge` are judged, others neither."""
+    """Rows whose column holds `fit` are fitted, those with `judge` judged, others neither."""
 
     column: str
     fit: Any

@@ -16,7 +16,8 @@ from redcal_spark.patches import Patch
 
 def score_sums(f: Grid) -> Ints:
     """Column sums of grid integers."""
-    return np.add.reduce(f, axis=0, dtype=np.int64)
+    total: Ints = np.add.reduce(f, axis=0, dtype=np.int64)
+    return total
 
 
 def label_sums(y: Grid, n_classes: int) -> Ints:
@@ -31,7 +32,8 @@ def membership(actions: Actions, losses: LossFamily) -> Floats:
     Multiplied with grid integers it gives the sums of every cell, exactly below 2^27 rows.
     """
     wanted = losses.cell_action.astype(losses.action_type)[:, None]
-    return np.equal(actions[losses.cell_loss], wanted).astype(np.float64)
+    found: Floats = np.equal(actions[losses.cell_loss], wanted).astype(np.float64)
+    return found
 
 
 def cell_counts(actions: Actions, losses: LossFamily) -> Ints:

@@ -15,7 +15,7 @@ BATCH = 65_536  # rows at a time: enough for threads to share, small enough for 
 
 
 def to_arrow(data: Any, names: Sequence[str]) -> pa.Table:
-    """The named columns of a table in memory. Columns that are missing are left to `plan` to name."""
+    """The named columns of a table in memory. Missing ones are left to `plan` to name."""
     if isinstance(data, pa.RecordBatch):
         data = pa.Table.from_batches([data])
     if isinstance(data, pa.Table):

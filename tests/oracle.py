@@ -69,7 +69,7 @@ def fit(problem: Problem, prefix: Sequence[Patch] = ()) -> Result:
         run.replay(patch)
     try:
         status = run.run()
-    except OutOfStepsError:
+    except OutOfSteps:
         status = "capped"
     return Result(run.log, status, run.f[1], run.f[2], beta, m, run.zero_calibrations)
 
@@ -219,7 +219,7 @@ def argmin(scores: list[int]) -> int:
 # 2.2 The algorithms
 
 
-class OutOfStepsError(Exception):
+class OutOfSteps(Exception):
     """A patch is due and the log already holds max_steps."""
 
 
@@ -421,7 +421,7 @@ class Run:
         """Append a patch to the log, unless the log is full."""
         step = len(self.log)
         if step >= self.problem.max_steps:
-            raise OutOfStepsError
+            raise OutOfSteps
         patch: Patch = dict.fromkeys(FIELDS)
         patch |= {"step": step, "round": round_, "kind": kind, "model": model}
         patch |= {"rows": len(rows), "phi": phi} | where

@@ -80,7 +80,7 @@ def largest(counts: Sequence[Ints]) -> tuple[Disagreement, int]:
 
 
 def more_wrong(sums: Sums, loss: Loss, event: Disagreement) -> int:
-    """The model whose scores misjudge the difference between the two actions most; ties: model 1."""
+    """The model that misjudges the difference between the two actions most; ties: model 1."""
     a1, a2 = loss.quantised[event.a1].tolist(), loss.quantised[event.a2].tolist()
     off = [
         abs(sum(r * (x - y) for r, x, y in zip(sums.residual(i).tolist(), a1, a2, strict=True)))

@@ -95,7 +95,8 @@ class LocalEngine:
     def _gap_sums(self, coordinates: Iterable[int]) -> GapSums:
         wanted = list(coordinates)
         d = self._n_classes()
-        empty = GapSums(*(np.zeros((2, d), np.int64) for _ in range(2)), _two_zeros(d))
+        rows, labels, one, two = (np.zeros((2, d), np.int64) for _ in range(4))
+        empty = GapSums(rows, labels, (one, two))
         found = ordered(
             lambda part: gap_sums(part.current(), self.rules, wanted), self._parts, self._threads
         )
@@ -178,7 +179,3 @@ def _total(found: Sequence[T]) -> T:
     for other in others:
         first = first + other  # type: ignore[operator]
     return first
-
-
-def _two_zeros(d: int) -> tuple[Ints, Ints]:
-    return np.zeros((2, d), np.int64), np.zeros((2, d), np.int64)
