@@ -1,0 +1,1 @@
+"""Stores: where tables are read from and written to. What one writes the other reads."""

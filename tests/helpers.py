@@ -1,0 +1,184 @@
+"""From the oracle's problems to the package and back."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from fractions import Fraction
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from hypothesis import settings
+
+from redcal_spark import ReconciledPair, Reconciler
+from redcal_spark.columns import Layout
+from redcal_spark.errors import GridWarning, ScoreWarning
+from redcal_spark.gather import Gathered
+from redcal_spark.patches import PatchLog
+from tests import oracle
+from tests.oracle import ONE, Grid, Patch, Problem
+
+# The same examples on every machine and every day; `slow` tests draw more.
+DRAWN = settings(max_examples=60, deadline=None, derandomize=True, database=None)
+
+Array = npt.NDArray[Any]
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Random problems have rows that do not sum to 1 and costs that merge; that is told elsewhere.
+
+    One BLAS thread: the problems are far too small for two.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ScoreWarning)
+        warnings.simplefilter("ignore", GridWarning)
+        yield
+
+
+def reconciler(problem: Problem, threads: int = 1, **options: Any) -> Reconciler:
+    """A Reconciler with the problem's losses and parameters."""
+    given = {
+        name: getattr(problem, name)
+        for name in Problem.__dataclass_fields__
+        if name not in ("f1", "f2", "y")
+    }
+    with quietly():
+        return Reconciler(threads=threads, **given | options)
+
+
+def arrays(problem: Problem) -> tuple[Array, Array, Any]:
+    """What a user with numpy holds. Labels of both kinds at once become vectors."""
+    y: Any = problem.y
+    if any(isinstance(label, list) for label in y):
+        y = [[q / ONE for q in row] for row in oracle.grid_labels(problem)]
+    return np.array(problem.f1), np.array(problem.f2), np.array(y)
+
+
+def fit(problem: Problem, threads: int = 1) -> ReconciledPair:
+    """By the public way."""
+    with quietly():
+        return reconciler(problem, threads).fit(*arrays(problem))
+
+
+def apply(pair: ReconciledPair, problem: Problem) -> tuple[Any, Any]:
+    """The reconciled scores as floats, by the public way."""
+    with quietly():
+        f1, f2 = pair.apply(*arrays(problem)[:2])
+    return f1, f2
+
+
+def fitted(pair: ReconciledPair, problem: Problem) -> tuple[Grid, Grid]:
+    """The reconciled scores on the grid."""
+    f1, f2 = apply(pair, problem)
+    return oracle.grid_scores(f1.tolist()), oracle.grid_scores(f2.tolist())
+
+
+def log_of(pair: ReconciledPair) -> list[Patch]:
+    """The log as plain data, in the oracle's form."""
+    return pair.log.to_json()
+
+
+def same_as(pair: ReconciledPair, result: oracle.Result) -> None:
+    """The whole of what a fit gives, field by field; the scores are compared elsewhere."""
+    found = log_of(pair)
+    assert [list(patch) for patch in found] == [list(oracle.FIELDS)] * len(found)
+    for ours, theirs in zip(found, result.log, strict=False):
+        assert ours == theirs
+    assert len(found) == len(result.log)
+    assert pair.status == result.status
+    assert (pair.resolved.m, pair.resolved.beta) == (result.m, result.beta)
+    assert pair.zero_calibrations == result.zero_calibrations
+
+
+def batches_of(problem: Problem, sizes: Sequence[int]) -> list[pa.RecordBatch]:
+    """The problem as a table cut into batches of these sizes; the last takes what is left."""
+    f1, f2, y = arrays(problem)
+    columns = {"model_1": f1, "model_2": f2, "label": y}
+    table = pa.table({name: _column(values) for name, values in columns.items()})
+    ends = [0, *np.cumsum(sizes).tolist()]
+    if ends[-1] < len(f1):
+        ends.append(len(f1))
+    return [table.slice(a, b - a).combine_chunks().to_batches()[0] for a, b in pairwise(ends)]
+
+
+def _column(values: Array) -> pa.Array:
+    return pa.array(list(values) if values.ndim == 2 else values)
+
+
+def cuts(rng: Random, n: int) -> list[int]:
+    """Random batch sizes that add up to n."""
+    sizes: list[int] = []
+    while sum(sizes) < n:
+        sizes.append(rng.randint(1, max(1, n - sum(sizes))))
+    return sizes
+
+
+def gathered(
+    problem: Problem, sizes: Sequence[int] = (), threads: int = 1, reverse: bool = False
+) -> tuple[Reconciler, Gathered, Layout]:
+    """The one scan over blocks of these sizes; `reverse` turns the order of the blocks."""
+    blocks = batches_of(problem, sizes)
+    if reverse:
+        blocks.reverse()
+    with quietly():
+        model = reconciler(problem, threads)
+        found, layout = model.gather(blocks, blocks[0].schema, "the data")
+    return model, found, layout
+
+
+def fit_blocks(
+    problem: Problem, sizes: Sequence[int], threads: int = 1, reverse: bool = False
+) -> ReconciledPair:
+    """Through the local engine, with blocks of these sizes."""
+    model, found, layout = gathered(problem, sizes, threads, reverse)
+    return model.fit_gathered(found, layout)
+
+
+def prefix(log: Sequence[Patch]) -> PatchLog:
+    """A part of a log, in the package's form."""
+    return PatchLog.from_json(log)
+
+
+def reordered(problem: Problem, order: Sequence[int]) -> Problem:
+    """The rows of a problem in another order, or some of them."""
+    return replace(
+        problem,
+        f1=[problem.f1[i] for i in order],
+        f2=[problem.f2[i] for i in order],
+        y=[problem.y[i] for i in order],
+    )
+
+
+def with_scores(problem: Problem, f1: Grid, f2: Grid) -> Problem:
+    """The problem with other scores, given on the grid."""
+    new = []
+    for f in (f1, f2):
+        rows: list[Any] = [[q / ONE for q in row] for row in f]
+        new.append([row[1] for row in rows] if problem.binary else rows)
+    return replace(problem, f1=new[0], f2=new[1])
+
+
+def brier(f: Grid, y: Grid) -> Fraction:
+    """The one-hot Brier score, a mean over rows."""
+    return Fraction(oracle.brier_sum(f, y), ONE**2 * len(f))
+
+
+def parameters_of(problem: Problem) -> dict[str, Any]:
+    """Everything but the rows."""
+    return {k: v for k, v in asdict(problem).items() if k not in ("f1", "f2", "y")}
+
+
+def refused(kind: type[Exception], action: Callable[[], Any]) -> str:
+    """The message with which an action is refused."""
+    try:
+        action()
+    except kind as err:
+        return str(err)
+    raise AssertionError(f"no {kind.__name__}")
