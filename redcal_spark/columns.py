@@ -266,6 +266,9 @@ class _Reader:
         self.n, self.d = batch.num_rows, layout.n_classes
         self.valid = np.ones(self.n, np.bool_)
         self._off = np.zeros(self.n, np.bool_)
+        id = layout.columns.id
+        if id is not None and id in batch.schema.names:
+            self._reject(id, "with null", _nulls(batch.column(id)))
 
     @property
     def off_sum(self) -> int:
@@ -380,8 +383,9 @@ class _Reader:
         self.problems.add(name, kind, len(rows), shown)
 
     def _row(self, i: int) -> str:
-        if self.layout.columns.id is not None:
-            return f"id {self.batch.column(self.layout.columns.id)[i].as_py()!r}"
+        id = self.layout.columns.id
+        if id is not None and (value := self.batch.column(id)[i].as_py()) is not None:
+            return f"id {value!r}"
         return f"row {self.start + i}"
 
     def _shown(self, name: str, i: int) -> str:

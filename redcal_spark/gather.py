@@ -75,7 +75,7 @@ def gather(
             ]
         return batch.num_rows, reading, problems, pieces
 
-    for rows, reading, problems, pieces in ordered(work, _numbered(batches), threads):
+    for rows, reading, problems, pieces in ordered(work, numbered(batches), threads):
         result.rows += rows
         result.bad += int(np.count_nonzero(~reading.valid))
         result.unlabelled += int(np.count_nonzero(reading.valid & ~reading.labelled))
@@ -105,7 +105,8 @@ def _piece(block: Block, mask: Mask, rules: Rules, everywhere: bool) -> _Piece:
     return measure(block, rules, known), scan(block, rules, everywhere, known)
 
 
-def _numbered(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
+def numbered(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Batches with the number of their first row."""
     start = 0
     for batch in batches:
         yield start, batch

@@ -26,6 +26,7 @@ from redcal_spark.fixed_point import BITS, MAX_ROWS
 from redcal_spark.gather import Gathered, gather
 from redcal_spark.kernel import Rules
 from redcal_spark.losses import LossFamily
+from redcal_spark.metrics import Totals
 from redcal_spark.output import OutputNames, extend
 from redcal_spark.parameters import Parameters, Resolved, Status
 from redcal_spark.patches import Patch, PatchLog
@@ -173,15 +174,23 @@ class Reconciler:
         layout: Layout,
         log: Sequence[Patch] = (),
         on_patch: Callable[[Patch], Any] | None = None,
+        on_round: Callable[[Patch, Totals | None], Any] | None = None,
     ) -> ReconciledPair:
-        """Run the algorithm on what the scan kept, from the start or from a log."""
+        """Run the algorithm on what the scan kept, from the start or from a log.
+
+        on_patch sees every patch; on_round the first patch of a round that ended, and the totals
+        of the fitting rows then (none for Reconcile, which looks at scores alone).
+        """
         rules, scans = self.rules(layout.binary), gathered.fit.scans
         if self.parameters.algorithm == "reconcile":
             rules = rules.of_scores()
             scans = [replace(s, counts=[], classified=_no_losses(s.classified)) for s in scans]
         resolved = self.parameters.resolve(gathered.fit.rows, layout.n_classes)
-        engine = LocalEngine(scans, rules, self.threads)
-        run = Trajectory(self.parameters, resolved, self.losses, log, on_patch)
+        watched = on_round is not None and self.parameters.algorithm != "reconcile" and not log
+        totals = gathered.fit.totals if watched else None
+        engine = LocalEngine(scans, rules, self.threads, totals)
+        round_ended = None if on_round is None else lambda first: on_round(first, engine.totals)
+        run = Trajectory(self.parameters, resolved, self.losses, log, on_patch, round_ended)
         try:
             status = ALGORITHMS[self.parameters.algorithm](engine, run)
         finally:

@@ -35,7 +35,8 @@ def reconcile(engine: Engine, run: Trajectory) -> Status:
             return "stalled"
         if run.out_of_steps:
             return "capped"
-        engine.patch(run.score(ScoreGap(j, SIDES[side]), model, rows, phi))
+        engine.patch(patch := run.score(ScoreGap(j, SIDES[side]), model, rows, phi))
+        run.round_ended(patch)
 
 
 def most_wrong(gaps: GapSums, coordinates: list[int]) -> tuple[int, int, int]:

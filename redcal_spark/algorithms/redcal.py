@@ -40,6 +40,7 @@ def redcal(engine: Engine, run: Trajectory) -> Status:
         if not calibrate(region, model, bound, run, patch.round):
             return "capped"
         region.close()
+        run.round_ended(patch)
 
 
 def dc_then_redcal(engine: Engine, run: Trajectory) -> Status:
@@ -65,6 +66,7 @@ def finish_last_round(engine: Engine, run: Trajectory) -> bool:
     if not calibrate(region, first.model, bound, run, first.round):
         return False
     region.close()
+    run.round_ended(first)
     return True
 
 

@@ -22,6 +22,7 @@ class Trajectory:
         losses: LossFamily,
         log: Iterable[Patch] = (),
         on_patch: Callable[[Patch], Any] | None = None,
+        on_round: Callable[[Patch], Any] | None = None,
     ):
         self.parameters = parameters
         self.resolved = resolved
@@ -30,6 +31,7 @@ class Trajectory:
         self.rounds = PatchLog(self.patches).rounds
         self.zero_calibrations = 0  # calibrations that ended because the patch rounded to nothing
         self._on_patch = on_patch
+        self._on_round = on_round
 
     @property
     def log(self) -> PatchLog:
@@ -47,6 +49,11 @@ class Trajectory:
     def opened_by(self) -> Patch | None:
         """The first patch of the last round, whose calibration may not be finished."""
         return next((p for p in reversed(self.patches) if p.kind == "reconcile"), None)
+
+    def round_ended(self, first: Patch) -> None:
+        """Tell who listens that the round which this patch opened is over."""
+        if self._on_round is not None:
+            self._on_round(first)
 
     def is_large(self, rows: int, all_rows: int) -> bool:
         """mass >= eta, exactly."""

@@ -10,6 +10,7 @@ import numpy as np
 from redcal_spark.events import Disagreement
 from redcal_spark.fixed_point import Ints
 from redcal_spark.kernel import Index, Rows, Rules, Scan, classify, event_counts, in_some_event
+from redcal_spark.metrics import Totals, measure
 from redcal_spark.parallel import blas, ordered
 from redcal_spark.patches import Patch
 from redcal_spark.statistics import (
@@ -26,9 +27,19 @@ T = TypeVar("T")
 
 
 class LocalEngine:
-    """Keeps the active rows of scanned blocks in memory and patches copies of them."""
+    """Keeps the active rows of scanned blocks in memory and patches copies of them.
 
-    def __init__(self, scans: Sequence[Scan], rules: Rules, threads: int | None = None):
+    totals: of all rows before the first patch, to be kept up to date for those who watch.
+    """
+
+    def __init__(
+        self,
+        scans: Sequence[Scan],
+        rules: Rules,
+        threads: int | None = None,
+        totals: Totals | None = None,
+    ):
+        self.totals = totals
         self.rules = rules
         self.rows = sum(s.rows for s in scans)
         self._threads = threads
@@ -131,6 +142,7 @@ class LocalRegion:
         else:
             taken = [part.take(rows) for part, rows in zip(engine._parts, index, strict=True)]
             self._pieces = [Rows.concat(taken)] if taken else []
+        self._before = self._measured()
 
     def sums(self) -> Sums:
         return _total([sums(piece.current()) for piece in self._pieces])
@@ -155,8 +167,15 @@ class LocalRegion:
             else:
                 piece.apply(patch)
 
+    def _measured(self) -> Totals | None:
+        if self._engine.totals is None:
+            return None
+        return _total([measure(piece.current(), piece.rules) for piece in self._pieces])
+
     def close(self) -> None:
         engine = self._engine
+        if engine.totals is not None and self._before is not None:
+            engine.totals += (self._measured() or self._before) - self._before
         if self._index is None:
             engine._settle()
             return

@@ -53,7 +53,7 @@ class Store(Protocol):
         separator: str = ",",
         fractions: Sequence[str] = (),
     ) -> Table:
-        """An input. `fractions`: columns of a CSV file that hold fractions, whatever they look like."""
+        """An input. `fractions`: CSV columns of fractions, though they may look like integers."""
         ...
 
     def check_target(self, name: str, key: str) -> str | None:

@@ -160,7 +160,7 @@ class DeltaRsStore:
             return None
         except (DeltaError, OSError) as err:
             raise RunError(f"{name}: cannot be read: {_first_line(err)}") from err
-        # filtered here: after a MERGE delta-rs states its statistics in types pyarrow cannot compare
+        # filtered here: delta-rs states the statistics of a MERGE in types pyarrow cannot compare
         found = table.to_pyarrow_table()
         for column, value in (equal or {}).items():
             found = found.filter(pc.equal(found[column], value))

@@ -18,17 +18,6 @@ from redcal_spark.splits import ColumnSplit, HashSplit, Split
 from redcal_spark.store.base import Store, Table
 
 
-def columns_of(given: Input, taken: Sequence[str] = ()) -> Columns:
-    """Which columns hold what, by the names they have after a join."""
-    return Columns(
-        model_1=_scores(given, 1, taken),
-        model_2=_scores(given, 2, taken),
-        label=given.label,
-        id=given.id,
-        classes=given.classes,
-    )
-
-
 def split_of(given: Input) -> Split | None:
     if given.split is None:
         return None
@@ -38,18 +27,20 @@ def split_of(given: Input) -> Split | None:
     return HashSplit(given.id, given.split.judge_fraction, given.split.salt)
 
 
-def open_input(store: Store, given: Input) -> Table:
-    """The input table, joined with the models' own tables where they have any."""
+def open_input(store: Store, given: Input) -> tuple[Table, Columns]:
+    """The input table, joined with the models' own tables where they have any; what is where."""
     own = [c for m in (1, 2) if given.score_table(m) is None for c in given.score_columns(m)]
     main = store.open(given.table, given.version, given.separator, own)
+    names = [_scores(given, model, main.schema.names) for model in (1, 2)]
+    columns = Columns(names[0], names[1], given.label, given.id, given.classes)
     sides = []
     for model in (1, 2):
         found = given.score_table(model)
         if found is not None:
             table = store.open(found.table, found.version, given.separator, found.columns)
-            new = _names(_scores(given, model, main.schema.names))
-            sides.append(_Side(table, found, given.id or "", new))
-    return JoinedTable(main, sides, given.id or "", given.join) if sides else main
+            sides.append(_Side(table, found, given.id or "", _names(names[model - 1])))
+    joined = JoinedTable(main, sides, given.id or "", given.join) if sides else main
+    return joined, columns
 
 
 def _scores(given: Input, model: int, taken: Sequence[str]) -> ScoreColumns:
@@ -125,8 +116,10 @@ class _Side:
 def _index(ids: Any) -> pd.Index[Any]:
     if ids.null_count:
         raise InputError(f"{ids.null_count:,} ids are null; a join needs every id")
-    found = pd.Index(ids.to_pandas())
-    return found.astype("int64") if pd.api.types.is_integer_dtype(found.dtype) else found
+    found: pd.Index[Any] = pd.Index(ids.to_pandas())
+    if pd.api.types.is_integer_dtype(found.dtype):
+        found = found.astype("int64")
+    return found
 
 
 class JoinedTable:

@@ -44,8 +44,7 @@ def sharp_block(rows: int, d: int, seed: int = 1) -> Block:
     rng = np.random.default_rng(seed)
     truth = 2.5 * rng.standard_normal((rows, d), dtype=np.float32)
     views = [
-        _softmax(1.6 * (truth + rng.standard_normal((rows, d), dtype=np.float32)))
-        for _ in range(2)
+        _softmax(1.6 * (truth + rng.standard_normal((rows, d), dtype=np.float32))) for _ in range(2)
     ]
     return _on_grid(_labels(_softmax(truth), rng), *views)
 

@@ -1,0 +1,412 @@
+"""Runs: what a scheduled job does, from configuration to tables and ledger."""
+
+from __future__ import annotations
+
+import json
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+
+from redcal_spark.columns import Columns, Layout, Problems, plan
+from redcal_spark.config import Config
+from redcal_spark.errors import InputError, RedcalError, RunError, UsageError
+from redcal_spark.gather import Gathered, numbered
+from redcal_spark.history import Point, history
+from redcal_spark.ledger import Ledger, RunRow, config_digest, fingerprint
+from redcal_spark.metrics import Metrics, Totals
+from redcal_spark.output import OutputNames
+from redcal_spark.parallel import ordered
+from redcal_spark.patches import Patch, PatchLog
+from redcal_spark.reconciler import ReconciledPair, Reconciler
+from redcal_spark.records import (
+    HISTORY,
+    PATCHES,
+    history_table,
+    log_of,
+    measurements,
+    patches_table,
+)
+from redcal_spark.store.base import Store, Table
+from redcal_spark.store.inputs import duplicate_ids, open_input, split_of
+
+
+class Listener:
+    """Is told how a run goes; this one does not care."""
+
+    def phase(self, name: str, rows: int | None = None) -> None:
+        """A phase starts, over so many rows if that is known."""
+
+    def advance(self, rows: int) -> None:
+        """So many more rows of the phase are done."""
+
+    def patch(self, patch: Patch) -> None:
+        """A patch was found."""
+
+    def round(self, first: Patch, metrics: Metrics | None) -> None:
+        """The round that this patch opened is over."""
+
+    def note(self, text: str) -> None:
+        """Something worth a line."""
+
+    def done(self) -> None:
+        """The last phase is over."""
+
+
+@dataclass
+class Outcome:
+    """What a run did. `row` is its row in the ledger; `unchanged`: nothing had to be done."""
+
+    row: RunRow
+    pair: ReconciledPair | None = None
+    histories: dict[str, list[Point]] = field(default_factory=dict)
+    unchanged: bool = False
+
+    def metrics(self, split: str) -> tuple[Metrics, Metrics] | None:
+        """Before and after."""
+        points = self.histories.get(split)
+        if not points or self.pair is None:
+            return None
+        losses = self.pair.losses
+        return Metrics(points[0].totals, losses), Metrics(points[-1].totals, losses)
+
+
+class Job:
+    """One configuration against one store."""
+
+    def __init__(self, config: Config, store: Store, listener: Listener | None = None):
+        self.config = config
+        self.store = store
+        self.listener = listener or Listener()
+        self.tables = config.output.tables
+        self.ledger = Ledger(store, self.tables.runs)
+        self.split = split_of(config.input)
+        self.skip = config.input.on_bad_rows == "skip"
+        self._timings: dict[str, float] = {}
+
+    # --- what is there --------------------------------------------------------------------------
+
+    @cached_property
+    def _opened(self) -> tuple[Table, Columns]:
+        return open_input(self.store, self.config.input)
+
+    @property
+    def input(self) -> Table:
+        return self._opened[0]
+
+    @cached_property
+    def reconciler(self) -> Reconciler:
+        given, parameters, columns = self.config.input, self.config.reconcile, self._opened[1]
+        losses = {
+            name: {"costs": loss.costs, "actions": loss.actions}
+            for name, loss in self.config.losses.items()
+        }
+        with _noted(self.listener):
+            return Reconciler(
+                losses=losses,
+                **parameters.model_dump(),
+                model_1=columns.model_1,
+                model_2=columns.model_2,
+                label=columns.label,
+                id=columns.id,
+                classes=columns.classes,
+                on_bad_rows=given.on_bad_rows,
+                threads=self.config.engine.threads,
+            )
+
+    @property
+    def _wanted(self) -> list[str]:
+        """The columns that fitting reads."""
+        names = self.reconciler.columns.names(label=True)
+        if self.split is not None and self.split.column not in names:
+            names.append(self.split.column)
+        return names
+
+    def check(self, *, ids: bool = False) -> Layout:
+        """Everything that can be seen before computing: tables, columns, types, targets, names."""
+        layout = self._layout(None)
+        problems = [
+            problem
+            for key, name in self.tables._asdict().items()
+            if (problem := self.store.check_target(name, f"output.{key}")) is not None
+        ]
+        if problems:
+            raise UsageError("\n".join(problems))
+        made = self.reconciler
+        names = OutputNames(made.columns, made.losses, self.config.output.suffix)
+        names.check(self.input.schema.names, self.skip, self.input.name)
+        if ids:
+            if self.config.input.id is None:
+                raise UsageError("check --ids: input.id is not set")
+            told = duplicate_ids(self.input, self.config.input.id)
+            if told:
+                raise InputError("\n".join(told))
+        return layout
+
+    def _layout(self, first: pa.RecordBatch | None) -> Layout:
+        schema = self.input.schema
+        if self.split is not None and self.split.column not in schema.names:
+            raise InputError(
+                f"column {self.split.column!r} not found in {self.input.name}; "
+                f"it has: {', '.join(schema.names)}"
+            )
+        if first is None:
+            batches = self.input.batches(self._present)
+            first = next((batch for batch in batches if batch.num_rows), None)
+        found = plan(
+            schema, self.reconciler.columns, self.input.name, self.reconciler.n_classes, first
+        )
+        return found
+
+    @property
+    def _present(self) -> list[str]:
+        return [name for name in self._wanted if name in self.input.schema.names]
+
+    # --- the parts of a run ---------------------------------------------------------------------
+
+    def gather(self) -> tuple[Gathered, Layout]:
+        """The one scan: validated, counted, active rows kept."""
+        with self._phase("scan", self.input.count()), _noted(self.listener):
+            return self.reconciler.gather(
+                self.input.batches(self._wanted),
+                self.input.schema,
+                self.input.name,
+                self.split,
+                self.listener.advance,
+            )
+
+    def run(self, *, force: bool = False) -> Outcome:
+        """Fit, apply, judge: the main job."""
+        return self._run("run", force, apply=True)
+
+    def fit(self, *, force: bool = False) -> Outcome:
+        """Fit and judge; the log is written, the rows are not."""
+        return self._run("fit", force, apply=False)
+
+    def _run(self, command: str, force: bool, apply: bool) -> Outcome:
+        self.check()
+        identity = self.input.identity()
+        recorded = self.config.recorded()
+        mark = fingerprint(recorded, identity, command)
+        if not force and (done := self._done(mark, apply)) is not None:
+            return Outcome(done, unchanged=True)
+        gathered, layout = self.gather()
+        row = RunRow.new(
+            fingerprint=mark,
+            config_digest=config_digest(recorded),
+            command=command,
+            config=json.dumps(recorded),
+            inputs=json.dumps(identity),
+            rows=gathered.rows,
+            fit_rows=gathered.fit.rows,
+            judge_rows=gathered.judge.rows,
+            unlabelled_rows=gathered.unlabelled,
+            bad_rows=gathered.bad,
+        )
+        self.ledger.put(row)
+        try:
+            return self._finish(row, gathered, layout, identity, apply)
+        except BaseException as err:
+            told = str(err) if isinstance(err, RedcalError) else f"{type(err).__name__}: {err}"
+            self.ledger.put(row.ended("failed", error=told, timings=self._timed()))
+            raise
+
+    def _finish(
+        self, row: RunRow, gathered: Gathered, layout: Layout, identity: Any, apply: bool
+    ) -> Outcome:
+        with self._phase("fit"):
+            pair = self.reconciler.fit_gathered(
+                gathered, layout, on_patch=self.listener.patch, on_round=self._round
+            )
+        with self._phase("judge"):
+            histories = self.histories(gathered, pair)
+        written = {}
+        with self._phase("write"):
+            for name, schema, table in (
+                (self.tables.patches, PATCHES, patches_table(row.run_id, pair.log)),
+                (self.tables.history, HISTORY, history_table(row.run_id, pair.losses, histories)),
+            ):
+                batches = table.to_batches()
+                written[name] = self.store.write(name, schema, batches, "append", row.commit)
+        if apply:
+            written[self.tables.table] = self._write_rows(pair, row, identity)
+        self._unchanged(identity)
+        outcome = Outcome(row, pair, histories)
+        outcome.row = row.ended(
+            pair.status,
+            patches=len(pair.log),
+            rounds=pair.log.rounds,
+            beta=None if pair.resolved.beta is None else float(pair.resolved.beta),
+            model=json.dumps(pair.to_json() | {"log": []}),
+            outputs=json.dumps(written),
+            metrics=json.dumps(summary(outcome)),
+            timings=self._timed(),
+        )
+        self.ledger.put(outcome.row)
+        self.listener.done()
+        return outcome
+
+    def histories(self, gathered: Gathered, pair: ReconciledPair) -> dict[str, list[Point]]:
+        """The one pass after the fit, over the active rows of both splits."""
+        threads = self.config.engine.threads
+        return {
+            name: history(part.totals, part.active, pair.rules, pair.log, threads)
+            for name, part in (("fit", gathered.fit), ("judge", gathered.judge))
+            if part.rows
+        }
+
+    def apply(self, pair: ReconciledPair, command: str = "apply") -> RunRow:
+        """Write the input's rows with a fitted pair's scores and actions."""
+        self.check()
+        identity = self.input.identity()
+        recorded = self.config.recorded()
+        row = RunRow.new(
+            fingerprint=fingerprint(recorded, identity, command),
+            config_digest=config_digest(recorded),
+            command=command,
+            config=json.dumps(recorded),
+            inputs=json.dumps(identity),
+            patches=len(pair.log),
+            rounds=pair.log.rounds,
+        )
+        version = self._write_rows(pair, row, identity)
+        row = row.ended(
+            pair.status,
+            outputs=json.dumps({self.tables.table: version}),
+            timings=self._timed(),
+        )
+        self.ledger.put(row)
+        self.listener.done()
+        return row
+
+    def _write_rows(self, pair: ReconciledPair, row: RunRow, identity: Any) -> int:
+        with self._phase("apply", self.input.count()):
+            rows = self._extended(pair, identity)
+            first = next(rows, None)  # its schema is the table's
+            if first is None:
+                raise InputError(f"{self.input.name} has no rows")
+            return self.store.write(
+                self.tables.table, first.schema, chain([first], rows), "overwrite", row.commit
+            )
+
+    def _extended(self, pair: ReconciledPair, identity: Any) -> Iterator[pa.RecordBatch]:
+        """The rows with their new columns. A source that changed meanwhile stops the write."""
+        schema, name = self.input.schema, self.input.name
+        layout = plan(schema, pair.columns, name, pair.n_classes, None, labels=False)
+        pair.check_layout(layout)
+        suffix, problems = self.config.output.suffix, Problems()
+
+        def work(item: tuple[int, pa.RecordBatch]) -> pa.RecordBatch:
+            start, batch = item
+            return pair.apply_batch(batch, layout, suffix, problems, start, self.skip)
+
+        batches = numbered(self.input.batches())
+        for batch in ordered(work, batches, self.config.engine.threads):
+            if not self.skip:
+                problems.raise_if_any(self.input.name)
+            self.listener.advance(batch.num_rows)
+            yield batch
+        self._unchanged(identity)
+
+    def _unchanged(self, identity: Any) -> None:
+        now = open_input(self.store, self.config.input)[0].identity()
+        if now != identity and not _pinned(identity):
+            raise RunError(f"{self.input.name} changed during the run, which is void: run again")
+
+    def _done(self, mark: str, apply: bool) -> RunRow | None:
+        """A finished run with this fingerprint whose rows are still the newest."""
+        for row in reversed(self.ledger.rows(fingerprint=mark)):
+            if row.finished and (
+                not apply or self.store.last_writer(self.tables.table) == row.run_id
+            ):
+                return row
+        return None
+
+    # --- what was done --------------------------------------------------------------------------
+
+    def find(self, run_id: str | None = None) -> RunRow:
+        """A run by its id, or the last one of this configuration that has a log."""
+        rows = [row for row in self.ledger.rows() if row.model is not None]
+        if run_id is not None and run_id != "latest":
+            rows = [row for row in rows if row.run_id == run_id]
+            if not rows:
+                raise UsageError(f"no run {run_id!r} with a log in {self.tables.runs}")
+            return rows[-1]
+        if run_id is None:
+            mine = config_digest(self.config.recorded())
+            rows = [row for row in rows if row.config_digest == mine]
+        if not rows:
+            raise UsageError(
+                f"no finished run of this configuration in {self.tables.runs}; "
+                "start one with: redcal fit -c FILE"
+            )
+        return rows[-1]
+
+    def pair_of(self, row: RunRow) -> ReconciledPair:
+        """The model of a run, from ledger and patches."""
+        assert row.model is not None
+        table = self.store.read(self.tables.patches, {"run_id": row.run_id})
+        found = PatchLog() if table is None else log_of(table)
+        if len(found) != (row.patches or 0):
+            raise RunError(
+                f"{self.tables.patches} has {len(found)} of the {row.patches} patches of "
+                f"run {row.run_id}"
+            )
+        return ReconciledPair.from_json(json.loads(row.model) | {"log": found.to_json()})
+
+    # --- telling --------------------------------------------------------------------------------
+
+    def _round(self, first: Patch, totals: Totals | None) -> None:
+        metrics = None if totals is None else Metrics(totals, self.reconciler.losses)
+        self.listener.round(first, metrics)
+
+    @contextmanager
+    def _phase(self, name: str, rows: int | None = None) -> Iterator[None]:
+        self.listener.phase(name, rows)
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._timings[name] = self._timings.get(name, 0.0) + time.perf_counter() - start
+
+    def _timed(self) -> str:
+        return json.dumps({name: round(seconds, 3) for name, seconds in self._timings.items()})
+
+
+def summary(outcome: Outcome) -> dict[str, Any]:
+    """Before and after, per split, as plain numbers."""
+    found: dict[str, Any] = {}
+    for split in outcome.histories:
+        pair = outcome.metrics(split)
+        if pair is not None:
+            found[split] = {
+                when: [_plain(m) for m in measurements(metrics)]
+                for when, metrics in zip(("before", "after"), pair, strict=True)
+            }
+    return found
+
+
+def _plain(measurement: dict[str, Any]) -> dict[str, Any]:
+    return measurement | {"brier_sum": str(measurement["brier_sum"])}
+
+
+def _pinned(identity: Any) -> bool:
+    """Delta versions are read as they were pinned, whatever is written meanwhile."""
+    kinds = [t["kind"] for t in identity["tables"]] if "tables" in identity else [identity["kind"]]
+    return all(kind == "delta" for kind in kinds)
+
+
+@contextmanager
+def _noted(listener: Listener) -> Iterator[None]:
+    """Warnings of ours become notes."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    for warning in caught:
+        listener.note(str(warning.message))

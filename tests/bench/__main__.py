@@ -1,0 +1,67 @@
+"""`python -m tests.bench`: everything; or name sections and measurements."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from redcal_spark.parallel import blas
+from tests.bench import core
+from tests.bench.timing import Result, machine, table
+
+Measurement = Callable[[bool], Result]
+
+
+def _core(run: Callable[[core.Sizes], Result]) -> Measurement:
+    return lambda quick: run(core.QUICK if quick else core.Sizes())
+
+
+SECTIONS: dict[str, dict[str, Measurement]] = {
+    "core": {name: _core(run) for name, run in core.MEASUREMENTS.items()},
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    names = [*SECTIONS, *(name for section in SECTIONS.values() for name in section)]
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="name", help=f"of: {', '.join(names)}")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes: does it run at all?")
+    given = parser.parse_args(arguments)
+    unknown = [name for name in given.names if name not in names]
+    if unknown:
+        parser.error(f"no {', '.join(unknown)}; there are: {', '.join(names)}")
+
+    print(machine(), flush=True)
+    if given.quick:
+        print("quick: sizes too small for the ratios to mean anything")
+    for section, measurements in SECTIONS.items():
+        chosen = {
+            name: run
+            for name, run in measurements.items()
+            if not given.names or section in given.names or name in given.names
+        }
+        if chosen:
+            _tell(section, chosen, given.quick)
+    return 0
+
+
+def _tell(section: str, measurements: dict[str, Measurement], quick: bool) -> None:
+    results = []
+    with blas().limit(limits=1, user_api="blas"):
+        for name, run in measurements.items():
+            print(f"measuring {section}: {name} ...", file=sys.stderr, flush=True)
+            results.append(run(quick))
+    print(f"\n{section}, one thread unless said, best of interleaved repeats\n")
+    ratios = [ratio for result in results for ratio in result.ratios]
+    if quick:
+        ratios = [replace(ratio, target=None) for ratio in ratios]
+    print(table(ratios) + "\n")
+    for note in (note for result in results for note in result.notes):
+        print(f"- {note}")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
