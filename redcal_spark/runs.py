@@ -7,14 +7,14 @@ import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from typing import Any
 
 import pyarrow as pa
 
-from redcal_spark.columns import Columns, Layout, Problems, plan
+from redcal_spark.columns import Columns, Layout, Problems, ScoreColumns, plan
 from redcal_spark.config import Config
 from redcal_spark.errors import InputError, RedcalError, RunError, UsageError
 from redcal_spark.gather import Gathered, numbered
@@ -315,8 +315,7 @@ class Job:
         self._unchanged(identity)
 
     def _unchanged(self, identity: Any) -> None:
-        now = open_input(self.store, self.config.input)[0].identity()
-        if now != identity and not _pinned(identity):
+        if self.input.identity() != identity:
             raise RunError(f"{self.input.name} changed during the run, which is void: run again")
 
     def _done(self, mark: str, apply: bool) -> RunRow | None:
@@ -327,6 +326,34 @@ class Job:
             ):
                 return row
         return None
+
+    def evaluate(self) -> dict[str, tuple[Metrics, Metrics]]:
+        """Before and after, measured anew from the rows that were written."""
+        written = self.store.open(self.tables.table)
+        before, losses = self.reconciler.columns, self.reconciler.losses
+        names = OutputNames(before, losses, self.config.output.suffix)
+        after = replace(
+            before,
+            model_1=_same_form(before.model_1, names.of_model(1)),
+            model_2=_same_form(before.model_2, names.of_model(2)),
+        )
+        found = []
+        for columns in (before, after):
+            self.reconciler.columns = columns
+            with self._phase("scan", written.count()), _noted(self.listener):
+                wanted = written.batches(self._wanted)
+                found.append(
+                    self.reconciler.gather(
+                        wanted, written.schema, written.name, self.split, self.listener.advance
+                    )[0]
+                )
+        self.listener.done()
+        parts = {"fit": [g.fit for g in found], "judge": [g.judge for g in found]}
+        return {
+            name: (Metrics(one.totals, losses), Metrics(two.totals, losses))
+            for name, (one, two) in parts.items()
+            if one.rows
+        }
 
     # --- what was done --------------------------------------------------------------------------
 
@@ -396,10 +423,8 @@ def _plain(measurement: dict[str, Any]) -> dict[str, Any]:
     return measurement | {"brier_sum": str(measurement["brier_sum"])}
 
 
-def _pinned(identity: Any) -> bool:
-    """Delta versions are read as they were pinned, whatever is written meanwhile."""
-    kinds = [t["kind"] for t in identity["tables"]] if "tables" in identity else [identity["kind"]]
-    return all(kind == "delta" for kind in kinds)
+def _same_form(source: ScoreColumns, names: list[str]) -> ScoreColumns:
+    return names[0] if isinstance(source, str) else tuple(names)
 
 
 @contextmanager

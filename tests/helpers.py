@@ -34,10 +34,7 @@ Array = npt.NDArray[Any]
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Random problems have rows that do not sum to 1 and costs that merge; that is told elsewhere.
-
-    One BLAS thread: the problems are far too small for two.
-    """
+    """Random problems have rows that do not sum to 1 and costs that merge; other tests see that."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ScoreWarning)
         warnings.simplefilter("ignore", GridWarning)
@@ -104,9 +101,7 @@ def batches_of(problem: Problem, sizes: Sequence[int]) -> list[pa.RecordBatch]:
     f1, f2, y = arrays(problem)
     columns = {"model_1": f1, "model_2": f2, "label": y}
     table = pa.table({name: _column(values) for name, values in columns.items()})
-    ends = [0, *np.cumsum(sizes).tolist()]
-    if ends[-1] < len(f1):
-        ends.append(len(f1))
+    ends = [0, *(end for end in np.cumsum(sizes).tolist() if end < len(f1)), len(f1)]
     return [table.slice(a, b - a).combine_chunks().to_batches()[0] for a, b in pairwise(ends)]
 
 

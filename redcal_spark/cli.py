@@ -1,0 +1,428 @@
+"""The command line: `redcal`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from redcal_spark import __version__
+from redcal_spark.audit import audit
+from redcal_spark.config import Config
+from redcal_spark.config_file import load_config
+from redcal_spark.demo import CONFIG, ROWS, SCHEMA, SEED, patients
+from redcal_spark.errors import RedcalError, UsageError
+from redcal_spark.metrics import Metrics
+from redcal_spark.reconciler import ReconciledPair
+from redcal_spark.runs import Job, Outcome, summary
+from redcal_spark.store.base import Commit, Store
+from redcal_spark.terminal import (
+    Terminal,
+    before_and_after,
+    event_words,
+    set_up_logging,
+)
+
+EXIT = {"converged": 0, "capped": 3, "stalled": 3, "cut": 3}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit code. A user's mistake never shows a traceback."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if not hasattr(options, "do"):
+        parser.print_help(sys.stderr)
+        return 2
+    set_up_logging(options.quiet, options.verbose)
+    try:
+        return int(options.do(options))
+    except RedcalError as err:
+        print(f"redcal {options.command}: {err}", file=sys.stderr)
+        return err.exit_code
+    except BrokenPipeError:  # the reader of our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        print("redcal: interrupted", file=sys.stderr)
+        return 1
+    except Exception as err:
+        if options.verbose:
+            raise
+        print(
+            f"redcal {options.command}: unexpected {type(err).__name__}: {err}\n"
+            "  (--verbose shows where; please report it)",
+            file=sys.stderr,
+        )
+        return 1
+
+
+# --- commands -------------------------------------------------------------------------------------
+
+
+def check(options: argparse.Namespace) -> int:
+    job = _job(options)
+    layout = job.check(ids=options.ids)
+    rows = job.input.count()
+    split = (
+        "all labelled rows are fitted" if job.split is None else f"split by {job.split.column!r}"
+    )
+    found = {
+        "input": job.input.name,
+        "rows": rows,
+        "classes": layout.n_classes,
+        "scores": list(layout.forms),
+        "labels": layout.label,
+        "split": split,
+        "outputs": job.tables._asdict(),
+    }
+    if options.json:
+        print(json.dumps(found))
+    else:
+        print(f"{options.config}: fine")
+        counted = "" if rows is None else f", {rows:,} rows"
+        print(f"  input: {job.input.name}{counted}, {layout.n_classes} classes, {split}")
+        print(f"  output: {', '.join(job.tables)}")
+    return 0
+
+
+def audit_(options: argparse.Namespace) -> int:
+    job = _job(options)
+    job.check()
+    gathered, _ = job.gather()
+    job.listener.done()
+    metrics = Metrics(gathered.fit.totals + gathered.judge.totals, job.reconciler.losses)
+    found = audit(metrics)
+    if options.json:
+        print(json.dumps(found))
+        return 0
+    console = Console(highlight=False)
+    console.print(
+        f"{metrics.rows:,} labelled rows; Brier scores {found['brier'][0]:.5f} "
+        f"and {found['brier'][1]:.5f}"
+    )
+    for loss in found["losses"]:
+        _print_audit(console, loss, metrics.rows, job.config.reconcile.eta)
+    return 0
+
+
+def run(options: argparse.Namespace) -> int:
+    return _ended(options, job := _job(options), job.run(force=options.force))
+
+
+def fit(options: argparse.Namespace) -> int:
+    return _ended(options, job := _job(options), job.fit(force=options.force))
+
+
+def apply(options: argparse.Namespace) -> int:
+    job = _job(options)
+    pair = _model(options, job)
+    row = job.apply(pair)
+    if options.json:
+        print(json.dumps({"run_id": row.run_id, "outputs": json.loads(row.outputs or "{}")}))
+    elif not options.quiet:
+        print(f"{len(pair.log)} patches applied to {job.input.name}; rows in {job.tables.table}")
+    return 0
+
+
+def evaluate(options: argparse.Namespace) -> int:
+    job = _job(options)
+    found = job.evaluate()
+    if options.json:
+        told = {
+            split: {"before": audit(before), "after": audit(after)}
+            for split, (before, after) in found.items()
+        }
+        print(json.dumps(told))
+    else:
+        Console(highlight=False).print(_table(job, found))
+    return 0
+
+
+def log(options: argparse.Namespace) -> int:
+    job = _job(options)
+    row = job.find(options.run)
+    pair = job.pair_of(row)
+    if options.json:
+        for patch in pair.log:
+            print(patch.to_line())
+        return 0
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("step", "round", "kind", "model", "where", "rows", "largest change"):
+        table.add_column(name, justify="left" if name in ("kind", "where") else "right")
+    for patch in pair.log:
+        if patch.kind == "calibrate":
+            actions = pair.losses[pair.losses.place(patch.loss or "")].actions
+            where = f"{patch.loss}: {actions[patch.action or 0]}"
+        else:
+            where = event_words(patch, pair.losses)
+        change = max(patch.phi, key=abs) / 2**26
+        round_ = "" if patch.round is None else str(patch.round)
+        table.add_row(
+            str(patch.step),
+            round_,
+            patch.kind,
+            str(patch.model),
+            where,
+            f"{patch.rows:,}",
+            f"{change:+.4f}",
+        )
+    console = Console(highlight=False)
+    console.print(f"run {row.run_id}: {row.status}, {len(pair.log)} patches, {row.rounds} rounds")
+    console.print(table)
+    return 0
+
+
+def export(options: argparse.Namespace) -> int:
+    job = _job(options)
+    pair = job.pair_of(job.find(options.run))
+    if options.output is None:
+        print(json.dumps(pair.to_json()))
+    else:
+        try:
+            pair.save(options.output)
+        except OSError as err:
+            raise UsageError(f"{options.output}: {err.strerror}") from err
+        if not options.quiet:
+            print(f"{len(pair.log)} patches in {options.output}")
+    return 0
+
+
+def runs(options: argparse.Namespace) -> int:
+    job = _job(options)
+    found = job.ledger.rows()
+    if options.json:
+        for row in found:
+            print(json.dumps(asdict(row), default=str))
+        return 0
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("run", "command", "status", "started", "patches", "rows"):
+        table.add_column(name, justify="right" if name in ("patches", "rows") else "left")
+    for row in found:
+        table.add_row(
+            row.run_id,
+            row.command,
+            row.status if row.error is None else f"{row.status}: {row.error.splitlines()[0]:.60}",
+            f"{row.started_at:%Y-%m-%d %H:%M:%S}",
+            "" if row.patches is None else f"{row.patches:,}",
+            "" if row.rows is None else f"{row.rows:,}",
+        )
+    Console(highlight=False).print(table if found else f"no runs in {job.tables.runs}")
+    return 0
+
+
+def demo(options: argparse.Namespace) -> int:
+    """Write the demo's patients where its configuration looks for them, and run it."""
+    store = _store("local")
+    config = Path("conf/demo.yaml")
+    if not config.exists() or config.read_text(encoding="utf-8") != CONFIG:
+        config = Path("out/demo.yaml")
+        config.parent.mkdir(parents=True, exist_ok=True)
+        config.write_text(CONFIG, encoding="utf-8")
+    table = load_config(config).input.table
+    if not options.quiet:
+        print(f"writing {options.rows:,} patients scored by two models to {table}", file=sys.stderr)
+    commit = Commit("demo", f"{options.rows}-{SEED}")
+    if store.last_writer(table) != "demo" or store.open(table).count() != options.rows:
+        store.write(table, SCHEMA, patients(options.rows), "overwrite", commit)
+    options.config, options.set, options.engine, options.force = (
+        str(config),
+        [],
+        None,
+        options.force,
+    )
+    code = run(options)
+    if not options.quiet and not options.json:
+        print("\nTry next:")
+        for command, why in (
+            (f"redcal log -c {config}", "what was patched, step by step"),
+            (f"redcal audit -c {config}", "how the two models disagreed before"),
+            (f"redcal run -c {config} --set reconcile.eta=0.002", "go further"),
+        ):
+            print(f"  {command:<58} # {why}")
+    return code
+
+
+# --- helpers --------------------------------------------------------------------------------------
+
+
+def _job(options: argparse.Namespace) -> Job:
+    config = _config(options)
+    listener = Terminal(None, options.quiet or getattr(options, "json", False), options.verbose)
+    job = Job(config, _store(config.engine.name), listener)
+    if isinstance(listener, Terminal):
+        listener.losses = job.reconciler.losses
+    return job
+
+
+def _config(options: argparse.Namespace) -> Config:
+    overrides = list(options.set)
+    if options.engine is not None:
+        overrides.append(f"engine.name={options.engine}")
+    return load_config(options.config, overrides)
+
+
+def _store(engine: str) -> Store:
+    if engine == "spark":
+        raise UsageError("engine.name: the Spark engine is not part of this release; use local")
+    from redcal_spark.store.deltars import DeltaRsStore
+
+    return DeltaRsStore()
+
+
+def _model(options: argparse.Namespace, job: Job) -> ReconciledPair:
+    if options.model is not None:
+        return ReconciledPair.load(options.model)
+    return job.pair_of(job.find(options.run))
+
+
+def _ended(options: argparse.Namespace, job: Job, outcome: Outcome) -> int:
+    row = outcome.row
+    if outcome.unchanged:
+        if options.json:
+            print(json.dumps({"run_id": row.run_id, "status": row.status, "unchanged": True}))
+        elif not options.quiet:
+            print(
+                f"nothing to do: run {row.run_id} did just this "
+                f"({row.finished_at:%Y-%m-%d %H:%M:%S}); --force runs it again"
+            )
+        return 0
+    assert outcome.pair is not None
+    if options.json:
+        told = {
+            "run_id": row.run_id,
+            "status": row.status,
+            "patches": row.patches,
+            "rounds": row.rounds,
+            "outputs": json.loads(row.outputs or "{}"),
+            "metrics": summary(outcome),
+            "timings": json.loads(row.timings or "{}"),
+        }
+        print(json.dumps(told))
+        return EXIT[row.status]
+    if options.quiet:
+        return EXIT[row.status]
+    print(
+        f"{row.status}: {row.patches} patches in {row.rounds} rounds on {row.fit_rows:,} rows "
+        f"(run {row.run_id})"
+    )
+    for name, count in (("unlabelled", row.unlabelled_rows), ("unusable", row.bad_rows)):
+        if count:
+            print(f"  {count:,} {name} rows were not fitted")
+    found = {
+        split: metrics
+        for split in ("fit", "judge")
+        if (metrics := outcome.metrics(split)) is not None
+    }
+    console = Console(highlight=False)
+    console.print(_table(job, found))
+    for table, version in json.loads(row.outputs or "{}").items():
+        print(f"  {table}, version {version}")
+    return EXIT[row.status]
+
+
+def _table(job: Job, found: dict[str, tuple[Metrics, Metrics]]) -> Table:
+    columns = job.config.input
+    models = [_called(columns.score_columns(m), m) for m in (1, 2)]
+    return before_and_after(found, models, job.reconciler.losses)
+
+
+def _called(columns: Sequence[str], model: int) -> str:
+    return columns[0] if len(columns) == 1 else f"model {model}"
+
+
+def _print_audit(console: Console, loss: dict[str, Any], rows: int, eta: float | None) -> None:
+    one, two = loss["decision_loss"]
+    console.print(
+        f"\n{loss['loss']}: the models cost {one:.5f} and {two:.5f} a row (knowing y: "
+        f"{loss['optimal_loss']:.5f}) and disagree on {loss['disagreement']:.2%} of rows; "
+        f"calibration gaps {loss['calibration_gap'][0]:.5f} and {loss['calibration_gap'][1]:.5f}",
+        soft_wrap=True,
+    )
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("model 1 \\ model 2")
+    for action in loss["actions"]:
+        table.add_column(action, justify="right")
+    for a1, action in enumerate(loss["actions"]):
+        counts = [f"{n:,}" for n in loss["rows"][a1]]
+        table.add_row(action, *counts)
+    console.print(table)
+    large = sum(n >= (eta or 1) * rows for row in loss["event_rows"] for n in row)
+    if eta is not None:
+        console.print(
+            f"largest event beyond alpha: {loss['largest_event']:.2%}; "
+            f"{large} of them have mass {eta} or more"
+        )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="redcal",
+        description="Reconcile two models that lead to different decisions.",
+        epilog="Exit: 0 converged or nothing to do, 1 failed, 2 wrong use, configuration or input, "
+        "3 finished but capped, stalled or cut.",
+    )
+    parser.add_argument("--version", action="version", version=f"redcal {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+
+    def command(
+        name: str, do: Callable[[argparse.Namespace], int], text: str, config: bool = True
+    ) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+        if config:
+            sub.add_argument("-c", "--config", required=True, metavar="FILE", help="the YAML file")
+            sub.add_argument(
+                "--set",
+                action="append",
+                default=[],
+                metavar="KEY=VALUE",
+                help="override a key, as reconcile.eta=0.02",
+            )
+            sub.add_argument("--engine", choices=("auto", "local", "spark"), help="what computes")
+        sub.add_argument("-q", "--quiet", action="store_true", help="say nothing but errors")
+        sub.add_argument("-v", "--verbose", action="store_true", help="say more, with tracebacks")
+        sub.add_argument("--json", action="store_true", help="print for machines")
+        sub.set_defaults(do=do)
+        return sub
+
+    sub = command("check", check, "check configuration and schemas; compute nothing")
+    sub.add_argument("--ids", action="store_true", help="also look for null and repeated ids")
+    command("audit", audit_, "show how much the models disagree and what it costs; write nothing")
+    for name, do, text in (
+        ("run", run, "fit, apply and judge: the main job"),
+        ("fit", fit, "fit and judge; write the log, not the rows"),
+    ):
+        sub = command(name, do, text)
+        sub.add_argument("--force", action="store_true", help="run even if nothing changed")
+    sub = command("apply", apply, "write the input's rows with the scores of a fitted pair")
+    chosen = sub.add_mutually_exclusive_group()
+    chosen.add_argument("--run", metavar="ID", help="a run's id, or latest")
+    chosen.add_argument("--model", metavar="FILE", help="an exported model")
+    command("evaluate", evaluate, "measure the written rows anew, before and after")
+    sub = command("log", log, "print the patch log of the last run of this configuration")
+    sub.add_argument("--run", metavar="ID", help="a run's id, or latest")
+    sub = command("export", export, "write the model as one JSON file")
+    sub.add_argument("--run", metavar="ID", help="a run's id, or latest")
+    sub.add_argument("-o", "--output", metavar="FILE", help="default: standard output")
+    command("runs", runs, "list the runs in the ledger")
+    sub = command("demo", demo, "write example data and reconcile it into ./out", config=False)
+    sub.add_argument("--rows", type=_positive, default=ROWS, help=f"default: {ROWS:,}")
+    sub.add_argument("--force", action="store_true", help="run even if nothing changed")
+    return parser
+
+
+def _positive(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number above 0, got {text!r}")
+    return int(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
