@@ -103,7 +103,7 @@ def audit_(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(found))
         return 0
-    console = Console(highlight=False)
+    console = _console()
     console.print(
         f"{metrics.rows:,} labelled rows; Brier scores {found['brier'][0]:.5f} "
         f"and {found['brier'][1]:.5f}"
@@ -142,7 +142,7 @@ def evaluate(options: argparse.Namespace) -> int:
         }
         print(json.dumps(told))
     else:
-        Console(highlight=False).print(_table(job, found))
+        _console().print(_table(job, found))
     return 0
 
 
@@ -174,7 +174,7 @@ def log(options: argparse.Namespace) -> int:
             f"{patch.rows:,}",
             f"{change:+.4f}",
         )
-    console = Console(highlight=False)
+    console = _console()
     console.print(f"run {row.run_id}: {row.status}, {len(pair.log)} patches, {row.rounds} rounds")
     console.print(table)
     return 0
@@ -214,7 +214,7 @@ def runs(options: argparse.Namespace) -> int:
             "" if row.patches is None else f"{row.patches:,}",
             "" if row.rows is None else f"{row.rows:,}",
         )
-    Console(highlight=False).print(table if found else f"no runs in {job.tables.runs}")
+    _console().print(table if found else f"no runs in {job.tables.runs}")
     return 0
 
 
@@ -248,6 +248,11 @@ def demo(options: argparse.Namespace) -> int:
         ):
             print(f"  {command:<58} # {why}")
     return code
+
+
+def _console() -> Console:
+    """Standard output; wide where no terminal says how wide it is, so that nothing wraps there."""
+    return Console(highlight=False, width=None if sys.stdout.isatty() else 160)
 
 
 # --- helpers --------------------------------------------------------------------------------------
@@ -321,7 +326,7 @@ def _ended(options: argparse.Namespace, job: Job, outcome: Outcome) -> int:
         for split in ("fit", "judge")
         if (metrics := outcome.metrics(split)) is not None
     }
-    console = Console(highlight=False)
+    console = _console()
     console.print(_table(job, found))
     for table, version in json.loads(row.outputs or "{}").items():
         print(f"  {table}, version {version}")

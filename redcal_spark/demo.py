@@ -60,9 +60,8 @@ def patients(rows: int = ROWS, seed: int = SEED) -> Iterator[pa.RecordBatch]:
     for start in range(0, rows, 50_000):
         n = min(50_000, rows - start)
         age = np.clip(rng.normal(58, 19, n), 1, 102).astype(np.int32)
-        signal = (
-            prior + rng.normal(0, 1.5, (n, 5)) + np.outer((age - 58) / 40, [-1, 0, 0.8, 0.4, 0.5])
-        )
+        older = np.outer((age - 58) / 40, [-1, 0, 0.8, 0.4, 0.5])
+        signal = prior + older + rng.normal(0, 2.2, (n, 5))
         truth = _softmax(signal)
         condition = (truth.cumsum(axis=1) < rng.random((n, 1))).sum(axis=1).clip(0, 4)
         vitals = _seen(rng, signal, confused=(1, 4), noise=0.5)

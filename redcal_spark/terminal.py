@@ -132,7 +132,7 @@ def before_and_after(
 ) -> Table:
     """The closing table: what changed, on the rows fitted and the rows judged."""
     table = Table(title=None, header_style="bold", box=None, pad_edge=False)
-    table.add_column("")
+    table.add_column("", no_wrap=True)
     for split, (before, _) in found.items():
         called = "fitted" if split == "fit" else "judged"
         table.add_column(f"{called} before", justify="right")

@@ -309,9 +309,10 @@ class Run:
         """Algorithm 1 on these rows."""
         while True:
             largest = -1
-            for loss in self.losses:
-                for action in range(len(self.losses[loss])):
-                    rows = self.rows_acting(model, loss, action, event)
+            for loss, costs in self.losses.items():
+                acting = [argmin(action_scores(costs, self.f[model][i])) for i in event]
+                for action in range(len(costs)):
+                    rows = [i for i, a in zip(event, acting, strict=True) if a == action]
                     residuals = self.residual_sums(model, rows)
                     if dot(residuals, residuals) > largest:
                         largest = dot(residuals, residuals)
@@ -341,7 +342,7 @@ class Run:
                     for model in (1, 2):
                         if not rows:
                             continue  # an empty side has no mean
-                        residual = self.residual_sums(model, rows)[j]
+                        residual = sum(self.y[i][j] - self.f[model][i][j] for i in rows)
                         value = len(rows) * Fraction(residual, len(rows)) ** 2
                         if value > largest:
                             largest = value

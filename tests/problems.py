@@ -269,7 +269,8 @@ def _row(rng: Random, d: int, style: str) -> list[float]:
         return [count / parts for count in counts]
     if style == "simplex":
         weights = [rng.randint(1, 1000) for _ in range(d)]
-        return [weight / sum(weights) for weight in weights]
+        total = sum(weights)
+        return [weight / total for weight in weights]
     if style == "box":
         return [rng.choice((0.0, 1.0, rng.randint(0, 1000) / 1000)) for _ in range(d)]
     if style == "grid":

@@ -17,7 +17,7 @@ from redcal_spark.fixed_point import MAX_CLASSES, ONE
 from redcal_spark.kernel import respond
 from redcal_spark.losses import Loss, LossFamily, best_response, cheapest
 from tests import oracle, problems
-from tests.helpers import DRAWN, fit, fitted, log_of, refused, same_as
+from tests.helpers import DRAWN, fit, fitted, refused, same_as
 from tests.oracle import Problem
 
 # The grid
@@ -157,17 +157,17 @@ def test_as_many_classes_as_are_allowed() -> None:
     assert d == 16_384
     costs = np.zeros((2, d))
     costs[0, 1::2] = costs[1, ::2] = 1.0  # action 0 is right for even classes
-    one, two = np.zeros((2, d)), np.zeros((2, d))
+    one, two = np.zeros((1, d)), np.zeros((1, d))
     one[:, 0], two[:, 1] = 1.0, 1.0
     problem = Problem(
-        one.tolist(), two.tolist(), [0, 0], {"l": costs.tolist()}, "redcal", 0.1, 0.5, beta=0.1
+        one.tolist(), two.tolist(), [0], {"l": costs.tolist()}, "redcal", 0.1, 0.5, beta=0.1
     )
     pair = fit(problem)
     same_as(pair, oracle.fit(problem))
     assert len(pair.log) == 1
     assert fitted(pair, problem)[1] == oracle.grid_scores(problem.f1)
     # All ones: the largest scores that there are.
-    boxed = replace(problem, f1=np.ones((2, d)).tolist(), grid_bits=26)
+    boxed = replace(problem, f1=np.ones((1, d)).tolist(), grid_bits=26)
     same_as(fit(boxed), oracle.fit(boxed))
 
 
@@ -256,13 +256,11 @@ def test_a_constant_loss_never_disagrees() -> None:
 def test_ties_everywhere() -> None:
     half = Problem([0.5] * 6, [0.5] * 6, [0, 1] * 3, problems.ZERO_ONE, "redcal", 0.1, 0.1)
     assert fit(half).log == ()  # both take action 0
-    # Model 2 is above one half by a grid step: another action, but by no margin above alpha.
-    step = 1 / ONE
-    near = replace(half, f2=[0.5 + step] * 6)
-    assert fit(near).log == ()
-    # The rescaled 0-1 loss: the gap is twice the step.
-    assert fit(replace(near, alpha=2 * step)).log == ()
-    assert log_of(fit(replace(near, alpha=1.9 * step, grid_bits=26)))[0]["rows"] == 6
+    # Model 2 is above one half by a sixteenth: another action, by a margin of an eighth.
+    near = replace(half, f2=[0.5625] * 6)
+    assert fit(replace(near, alpha=0.125)).log == ()
+    [first] = fit(replace(near, alpha=0.1249999)).log
+    assert (first.model, first.a1, first.a2, first.rows) == (2, 0, 1, 6)
 
 
 def test_costs_that_differ_but_are_equal_on_the_grid_tie() -> None:
