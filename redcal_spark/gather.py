@@ -10,10 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from redcal_spark.blocks import Block
-from redcal_spark.columns import Layout, Mask, Problems, Reading, read
+from redcal_spark.columns import Layout, Mask, Problems, read
 from redcal_spark.kernel import Rules, Scan, classify, scan
 from redcal_spark.metrics import Totals, measure
-from redcal_spark.parallel import ordered
 from redcal_spark.splits import Split
 
 
@@ -32,10 +31,14 @@ class Part:
     def active(self) -> list[Block]:
         return [s.active for s in self.scans if s.active.rows]
 
+    def merge(self, other: Part) -> None:
+        self.totals += other.totals
+        self.scans += other.scans
+
 
 @dataclass
 class Gathered:
-    """What one scan of the data found."""
+    """What a scan found, of a batch or of all of them: it adds up."""
 
     fit: Part
     judge: Part
@@ -46,63 +49,70 @@ class Gathered:
     off_sum: int = 0
     problems: Problems = field(default_factory=Problems)
 
+    @classmethod
+    def nothing(cls, rules: Rules, d: int) -> Gathered:
+        return cls(Part(Totals.none(rules.losses, d)), Part(Totals.none(rules.losses, d)))
+
+    def merge(self, other: Gathered) -> None:
+        self.fit.merge(other.fit)
+        self.judge.merge(other.judge)
+        for name in ("rows", "unlabelled", "unused", "bad", "off_sum"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.problems.merge(other.problems)
+
+
+@dataclass(frozen=True)
+class Scanner:
+    """Reads, validates and scans one batch at a time, on whatever machine."""
+
+    layout: Layout
+    rules: Rules
+    everywhere: bool
+    split: Split | None = None
+
+    def __call__(self, item: tuple[int, pa.RecordBatch]) -> Gathered:
+        start, batch = item
+        found = Gathered.nothing(self.rules, self.layout.n_classes)
+        reading = read(batch, self.layout, found.problems, start)
+        usable = reading.usable
+        found.rows = batch.num_rows
+        found.bad = int(np.count_nonzero(~reading.valid))
+        found.unlabelled = int(np.count_nonzero(reading.valid & ~reading.labelled))
+        found.off_sum = reading.off_sum
+        if self.split is None:
+            self._add(found.fit, reading.block, usable)
+        else:
+            fit, judge = self.split.masks(batch)
+            self._add(found.fit, reading.block, usable & fit)
+            self._add(found.judge, reading.block, usable & judge)
+        found.unused = int(np.count_nonzero(usable)) - found.fit.rows - found.judge.rows
+        return found
+
+    def _add(self, part: Part, block: Block, mask: Mask) -> None:
+        if not mask.all():
+            block = block.take(mask)
+        if block.rows:
+            known = classify(block, self.rules)
+            part.totals = measure(block, self.rules, known)
+            part.scans.append(scan(block, self.rules, self.everywhere, known))
+
 
 def gather(
     batches: Iterable[pa.RecordBatch],
-    layout: Layout,
-    rules: Rules,
-    *,
-    everywhere: bool,
-    split: Split | None = None,
-    threads: int | None = None,
+    scanner: Scanner,
+    spread: Callable[..., Iterable[Gathered]] = map,
     progress: Callable[[int], Any] | None = None,
 ) -> Gathered:
-    """Read, validate and scan batches in one pass; memory grows with the active rows only."""
-    d, losses = layout.n_classes, rules.losses
-    result = Gathered(Part(Totals.none(losses, d)), Part(Totals.none(losses, d)))
+    """One pass over the batches; memory grows with the active rows only.
 
-    def work(item: tuple[int, pa.RecordBatch]) -> tuple[int, Reading, Problems, list[_Piece]]:
-        start, batch = item
-        problems = Problems()
-        reading = read(batch, layout, problems, start)
-        usable = reading.usable
-        fit, judge = (usable, None) if split is None else split.masks(batch)
-        if judge is None:
-            pieces = [_piece(reading.block, usable, rules, everywhere), None]
-        else:
-            pieces = [
-                _piece(reading.block, mask & usable, rules, everywhere) for mask in (fit, judge)
-            ]
-        return batch.num_rows, reading, problems, pieces
-
-    for rows, reading, problems, pieces in ordered(work, numbered(batches), threads):
-        result.rows += rows
-        result.bad += int(np.count_nonzero(~reading.valid))
-        result.unlabelled += int(np.count_nonzero(reading.valid & ~reading.labelled))
-        result.off_sum += reading.off_sum
-        result.problems.merge(problems)
-        used = 0
-        for part, piece in zip((result.fit, result.judge), pieces, strict=True):
-            if piece is not None:
-                part.totals += piece[0]
-                part.scans.append(piece[1])
-                used += piece[1].rows
-        result.unused += int(np.count_nonzero(reading.usable)) - used
+    spread: how the work is spread over threads, as `map` with a function and items.
+    """
+    result = Gathered.nothing(scanner.rules, scanner.layout.n_classes)
+    for found in spread(scanner, numbered(batches)):
+        result.merge(found)
         if progress is not None:
-            progress(rows)
+            progress(found.rows)
     return result
-
-
-_Piece = tuple[Totals, Scan] | None
-
-
-def _piece(block: Block, mask: Mask, rules: Rules, everywhere: bool) -> _Piece:
-    if not mask.all():
-        block = block.take(mask)
-    if not block.rows:
-        return None
-    known = classify(block, rules)
-    return measure(block, rules, known), scan(block, rules, everywhere, known)
 
 
 def numbered(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:

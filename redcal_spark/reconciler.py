@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
+from functools import partial
 from itertools import chain
 from typing import Any, Literal
 
@@ -23,11 +24,12 @@ from redcal_spark.engines.base import Engine
 from redcal_spark.engines.local import LocalEngine
 from redcal_spark.errors import InputError, ModelFileError, ScoreWarning, UsageError
 from redcal_spark.fixed_point import BITS, MAX_ROWS
-from redcal_spark.gather import Gathered, gather
+from redcal_spark.gather import Gathered, Scanner, gather
 from redcal_spark.kernel import Rules
 from redcal_spark.losses import LossFamily
 from redcal_spark.metrics import Totals
 from redcal_spark.output import OutputNames, extend
+from redcal_spark.parallel import ordered
 from redcal_spark.parameters import Parameters, Resolved, Status
 from redcal_spark.patches import Patch, PatchLog
 from redcal_spark.splits import Split
@@ -133,17 +135,16 @@ class Reconciler:
         layout = plan(schema, self.columns, where, self.n_classes, first)
         if first is None:
             raise InputError(f"{where} has no rows")
-        gathered = gather(
-            chain([first], stream),
-            layout,
-            self.rules(layout.binary),
-            everywhere=self.parameters.algorithm in ("decision_calibration", "dc_then_redcal"),
-            split=split,
-            threads=self.threads,
-            progress=progress,
-        )
+        spread = partial(ordered, threads=self.threads)
+        scanner = self.scanner(layout, split)
+        gathered = gather(chain([first], stream), scanner, spread, progress)
         self._check(gathered, where)
         return gathered, layout
+
+    def scanner(self, layout: Layout, split: Split | None = None) -> Scanner:
+        """What looks at every row once; Decision Calibration keeps them all."""
+        everywhere = self.parameters.algorithm in ("decision_calibration", "dc_then_redcal")
+        return Scanner(layout, self.rules(layout.binary), everywhere, split)
 
     def rules(self, binary: bool) -> Rules:
         return rules_of(self.parameters, self.losses, binary)
