@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -26,12 +25,19 @@ from redcal_spark.runs import Job, Outcome, summary
 from redcal_spark.store.base import Commit, Store
 from redcal_spark.terminal import (
     Terminal,
+    audit_tables,
     before_and_after,
-    event_words,
+    log_table,
+    runs_table,
     set_up_logging,
 )
 
 EXIT = {"converged": 0, "capped": 3, "stalled": 3, "cut": 3}
+MEANING = {
+    "capped": "stopped by max_rounds or max_steps, before it was done",
+    "stalled": "the next patch rounds to nothing on the patch grid (grid_bits)",
+    "cut": "the guard left out patches that did harm on the judged rows",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -85,40 +91,39 @@ def check(options: argparse.Namespace) -> int:
     }
     if options.json:
         print(json.dumps(found))
-    else:
+    elif not options.quiet:
         print(f"{options.config}: fine")
         counted = "" if rows is None else f", {rows:,} rows"
-        print(f"  input: {job.input.name}{counted}, {layout.n_classes} classes, {split}")
-        print(f"  output: {', '.join(job.tables)}")
+        print(f"  input    {job.input.name}{counted}, {layout.n_classes} classes")
+        print(f"  split    {split}")
+        for name, table in job.tables._asdict().items():
+            print(f"  {'rows' if name == 'table' else name:<8} {table}")
     return 0
 
 
 def audit_(options: argparse.Namespace) -> int:
     job = _job(options)
-    job.check()
+    job.check_input()
     gathered, _ = job.gather()
-    job.listener.done()
     metrics = Metrics(gathered.fit.totals + gathered.judge.totals, job.reconciler.losses)
     found = audit(metrics)
     if options.json:
         print(json.dumps(found))
         return 0
     console = _console()
-    console.print(
-        f"{metrics.rows:,} labelled rows; Brier scores {found['brier'][0]:.5f} "
-        f"and {found['brier'][1]:.5f}"
-    )
-    for loss in found["losses"]:
-        _print_audit(console, loss, metrics.rows, job.config.reconcile.eta)
+    for part in audit_tables(found, _models(job), job.config.reconcile.eta):
+        console.print(part)
     return 0
 
 
 def run(options: argparse.Namespace) -> int:
-    return _ended(options, job := _job(options), job.run(force=options.force))
+    job = _watched(options)
+    return _ended(options, job, job.run(force=options.force))
 
 
 def fit(options: argparse.Namespace) -> int:
-    return _ended(options, job := _job(options), job.fit(force=options.force))
+    job = _watched(options)
+    return _ended(options, job, job.fit(force=options.force))
 
 
 def apply(options: argparse.Namespace) -> int:
@@ -154,29 +159,9 @@ def log(options: argparse.Namespace) -> int:
         for patch in pair.log:
             print(patch.to_line())
         return 0
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("step", "round", "kind", "model", "where", "rows", "largest change"):
-        table.add_column(name, justify="left" if name in ("kind", "where") else "right")
-    for patch in pair.log:
-        if patch.kind == "calibrate":
-            actions = pair.losses[pair.losses.place(patch.loss or "")].actions
-            where = f"{patch.loss}: {actions[patch.action or 0]}"
-        else:
-            where = event_words(patch, pair.losses)
-        change = max(patch.phi, key=abs) / 2**26
-        round_ = "" if patch.round is None else str(patch.round)
-        table.add_row(
-            str(patch.step),
-            round_,
-            patch.kind,
-            str(patch.model),
-            where,
-            f"{patch.rows:,}",
-            f"{change:+.4f}",
-        )
     console = _console()
     console.print(f"run {row.run_id}: {row.status}, {len(pair.log)} patches, {row.rounds} rounds")
-    console.print(table)
+    console.print(log_table(pair.log, pair.losses))
     return 0
 
 
@@ -202,19 +187,11 @@ def runs(options: argparse.Namespace) -> int:
         for row in found:
             print(json.dumps(asdict(row), default=str))
         return 0
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("run", "command", "status", "started", "patches", "rows"):
-        table.add_column(name, justify="right" if name in ("patches", "rows") else "left")
+    console = _console()
+    console.print(runs_table(found) if found else f"no runs in {job.tables.runs}")
     for row in found:
-        table.add_row(
-            row.run_id,
-            row.command,
-            row.status if row.error is None else f"{row.status}: {row.error.splitlines()[0]:.60}",
-            f"{row.started_at:%Y-%m-%d %H:%M:%S}",
-            "" if row.patches is None else f"{row.patches:,}",
-            "" if row.rows is None else f"{row.rows:,}",
-        )
-    _console().print(table if found else f"no runs in {job.tables.runs}")
+        if row.error is not None:
+            console.print(f"run {row.run_id}: {row.error}", soft_wrap=True)
     return 0
 
 
@@ -227,32 +204,29 @@ def demo(options: argparse.Namespace) -> int:
         config.parent.mkdir(parents=True, exist_ok=True)
         config.write_text(CONFIG, encoding="utf-8")
     table = load_config(config).input.table
-    if not options.quiet:
-        print(f"writing {options.rows:,} patients scored by two models to {table}", file=sys.stderr)
     commit = Commit("demo", f"{options.rows}-{SEED}")
     if store.last_writer(table) != "demo" or store.open(table).count() != options.rows:
+        if not options.quiet:
+            told = f"writing {options.rows:,} patients scored by two models to {table}"
+            print(told, file=sys.stderr)
         store.write(table, SCHEMA, patients(options.rows), "overwrite", commit)
-    options.config, options.set, options.engine, options.force = (
-        str(config),
-        [],
-        None,
-        options.force,
-    )
+    options.config, options.set, options.engine = str(config), [], None
     code = run(options)
     if not options.quiet and not options.json:
         print("\nTry next:")
         for command, why in (
-            (f"redcal log -c {config}", "what was patched, step by step"),
-            (f"redcal audit -c {config}", "how the two models disagreed before"),
+            (f"redcal log -c {config}", "what was patched"),
+            (f"redcal audit -c {config}", "the models before"),
             (f"redcal run -c {config} --set reconcile.eta=0.002", "go further"),
         ):
-            print(f"  {command:<58} # {why}")
+            print(f"  {command:<55} # {why}")
     return code
 
 
 def _console() -> Console:
     """Standard output; wide where no terminal says how wide it is, so that nothing wraps there."""
-    return Console(highlight=False, width=None if sys.stdout.isatty() else 160)
+    width = None if sys.stdout.isatty() else 160
+    return Console(highlight=False, markup=False, emoji=False, width=width)
 
 
 # --- helpers --------------------------------------------------------------------------------------
@@ -260,10 +234,15 @@ def _console() -> Console:
 
 def _job(options: argparse.Namespace) -> Job:
     config = _config(options)
-    listener = Terminal(None, options.quiet or getattr(options, "json", False), options.verbose)
-    job = Job(config, _store(config.engine.name), listener)
-    if isinstance(listener, Terminal):
-        listener.losses = job.reconciler.losses
+    listener = Terminal(options.quiet or options.json, options.verbose)
+    return Job(config, _store(config.engine.name), listener)
+
+
+def _watched(options: argparse.Namespace) -> Job:
+    """A job whose rounds are told in the words of its losses."""
+    job = _job(options)
+    if isinstance(job.listener, Terminal):
+        job.listener.losses = job.reconciler.losses
     return job
 
 
@@ -315,9 +294,11 @@ def _ended(options: argparse.Namespace, job: Job, outcome: Outcome) -> int:
     if options.quiet:
         return EXIT[row.status]
     print(
-        f"{row.status}: {row.patches} patches in {row.rounds} rounds on {row.fit_rows:,} rows "
+        f"{row.status}: {row.patches:,} patches in {row.rounds:,} rounds on {row.fit_rows:,} rows "
         f"(run {row.run_id})"
     )
+    if row.status in MEANING:
+        print(f"  {MEANING[row.status]}")
     for name, count in (("unlabelled", row.unlabelled_rows), ("unusable", row.bad_rows)):
         if count:
             print(f"  {count:,} {name} rows were not fitted")
@@ -326,45 +307,27 @@ def _ended(options: argparse.Namespace, job: Job, outcome: Outcome) -> int:
         for split in ("fit", "judge")
         if (metrics := outcome.metrics(split)) is not None
     }
-    console = _console()
-    console.print(_table(job, found))
-    for table, version in json.loads(row.outputs or "{}").items():
-        print(f"  {table}, version {version}")
+    print()
+    _console().print(_table(job, found))
+    print()
+    versions = json.loads(row.outputs or "{}")
+    for name, table in job.tables._asdict().items():
+        if table in versions:
+            print(f"  {'rows' if name == 'table' else name:<8} {table}, version {versions[table]}")
+    print(f"  {'runs':<8} {job.tables.runs}")
     return EXIT[row.status]
 
 
 def _table(job: Job, found: dict[str, tuple[Metrics, Metrics]]) -> Table:
-    columns = job.config.input
-    models = [_called(columns.score_columns(m), m) for m in (1, 2)]
-    return before_and_after(found, models, job.reconciler.losses)
+    return before_and_after(found, _models(job), job.reconciler.losses)
 
 
-def _called(columns: Sequence[str], model: int) -> str:
-    return columns[0] if len(columns) == 1 else f"model {model}"
-
-
-def _print_audit(console: Console, loss: dict[str, Any], rows: int, eta: float | None) -> None:
-    one, two = loss["decision_loss"]
-    console.print(
-        f"\n{loss['loss']}: the models cost {one:.5f} and {two:.5f} a row (knowing y: "
-        f"{loss['optimal_loss']:.5f}) and disagree on {loss['disagreement']:.2%} of rows; "
-        f"calibration gaps {loss['calibration_gap'][0]:.5f} and {loss['calibration_gap'][1]:.5f}",
-        soft_wrap=True,
-    )
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("model 1 \\ model 2")
-    for action in loss["actions"]:
-        table.add_column(action, justify="right")
-    for a1, action in enumerate(loss["actions"]):
-        counts = [f"{n:,}" for n in loss["rows"][a1]]
-        table.add_row(action, *counts)
-    console.print(table)
-    large = sum(n >= (eta or 1) * rows for row in loss["event_rows"] for n in row)
-    if eta is not None:
-        console.print(
-            f"largest event beyond alpha: {loss['largest_event']:.2%}; "
-            f"{large} of them have mass {eta} or more"
-        )
+def _models(job: Job) -> list[str]:
+    """What the models are called: by their column, where that tells them apart."""
+    found = [job.config.input.score_columns(model) for model in (1, 2)]
+    if any(len(columns) > 1 for columns in found) or found[0] == found[1]:
+        return ["model 1", "model 2"]
+    return [columns[0] for columns in found]
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -89,6 +89,16 @@ class Problems:
         for (column, kind), problem in other.found.items():
             self.add(column, kind, problem.rows, problem.examples)
 
+    def to_json(self) -> list[Any]:
+        return [[column, kind, p.rows, p.examples] for (column, kind), p in self.found.items()]
+
+    @classmethod
+    def from_json(cls, data: Sequence[Any]) -> Problems:
+        problems = cls()
+        for column, kind, rows, examples in data:
+            problems.add(column, kind, rows, examples)
+        return problems
+
     def lines(self) -> list[str]:
         return [
             f"column {column!r}: {problem.rows:,} {'row' if problem.rows == 1 else 'rows'} {kind}; "
@@ -148,7 +158,7 @@ def plan(
         problems += problem
     label: LabelForm | None = None
     if labels:
-        label, problem = _label_form(schema, columns)
+        label, problem = _label_form(schema, columns, first)
         problems += problem
     if not problems:
         problems += _width_problems(columns, forms, widths, n_classes)
@@ -164,9 +174,11 @@ def _score_form(
     schema: pa.Schema, source: ScoreColumns, first: pa.RecordBatch | None
 ) -> tuple[Form, int | None, list[str]]:
     if not isinstance(source, str):
-        bad = [name for name in source if not _is_number(schema.field(name).type)]
         told = [
-            f"column {c!r} has type {schema.field(c).type}; scores must be numbers" for c in bad
+            f"column {name!r} has type {schema.field(name).type}; scores must be numbers"
+            + _such_as(name, first)
+            for name in source
+            if not _is_number(schema.field(name).type)
         ]
         return "columns", len(source), told
     kind = schema.field(source).type
@@ -176,7 +188,10 @@ def _score_form(
         return (
             "array",
             None,
-            [f"column {source!r} has type {kind}; scores are arrays of numbers or one number"],
+            [
+                f"column {source!r} has type {kind}; scores are arrays of numbers or one number"
+                + _such_as(source, first)
+            ],
         )
     if not _is_number(kind.value_type):
         return (
@@ -192,7 +207,9 @@ def _score_form(
     return "array", (lengths[0].as_py() if len(lengths) else None), []
 
 
-def _label_form(schema: pa.Schema, columns: Columns) -> tuple[LabelForm | None, list[str]]:
+def _label_form(
+    schema: pa.Schema, columns: Columns, first: pa.RecordBatch | None
+) -> tuple[LabelForm | None, list[str]]:
     kind = schema.field(columns.label).type
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
@@ -203,11 +220,27 @@ def _label_form(schema: pa.Schema, columns: Columns) -> tuple[LabelForm | None, 
     if _is_text(kind):
         if columns.classes is not None:
             return "name", []
-        return None, [f"label column {columns.label!r} holds text; name the classes with `classes`"]
+        if first is None:
+            return None, []  # no rows: told by whoever wants some
+        shown = _such_as(columns.label, first)
+        if not shown:
+            return None, [
+                f"label column {columns.label!r} has no label in the first {first.num_rows:,} "
+                "rows; if it has names of classes further down, list them in `classes`"
+            ]
+        told = f"label column {columns.label!r} holds text; name the classes with `classes`"
+        return None, [told + shown]
     return None, [
         f"label column {columns.label!r} has type {kind}; labels are class indices, class names, "
         "0/1 or arrays of numbers"
     ]
+
+
+def _such_as(name: str, first: pa.RecordBatch | None) -> str:
+    """The first value of a column, to be shown where its type is wrong."""
+    values = () if first is None else (v.as_py() for v in first.column(name))
+    value = next((v for v in values if v is not None), None)
+    return "" if value is None else f"; first: {str(value)[:60]!r}"
 
 
 def _width_problems(
@@ -246,7 +279,9 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+    return bool(
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    )
 
 
 # --- rows -----------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import difflib
 import math
 import os
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
@@ -188,14 +188,18 @@ Columns = Annotated[
 # --- sections -------------------------------------------------------------------------------------
 
 
-def _words(error: ErrorDetails, known: list[str]) -> PydanticCustomError | None:
+def _words(
+    error: ErrorDetails, known: list[str], taken: Collection[str]
+) -> PydanticCustomError | None:
     """Pydantic's error in our words, None when it only follows from another."""
     kind, context = error["type"], error.get("ctx", {})
     match kind:
         case "missing":
             return problem("is required")
         case "extra_forbidden":
-            near = difflib.get_close_matches(str(error["loc"][-1]), known, n=1)
+            key, free = str(error["loc"][-1]), [name for name in known if name not in taken]
+            near = difflib.get_close_matches(key, free, n=1)
+            near = near or difflib.get_close_matches(key, known, n=1)
             hint = f"did you mean '{near[0]}'?" if near else f"known here: {', '.join(known)}"
             return problem(f"unknown key; {hint}")
         case "invalid_key":
@@ -244,7 +248,7 @@ class Section(BaseModel):
             section = handler(data)
         except ValidationError as err:
             for error in err.errors(include_url=False):
-                words = _words(error, list(cls.model_fields))
+                words = _words(error, list(cls.model_fields), as_mapping(data))
                 if words is None:
                     continue
                 if words.message_template.startswith("unknown key; did you mean"):
@@ -318,13 +322,21 @@ def shared_tables(data: Mapping[str, Any]) -> Iterator[Problem]:
         if name is None and isinstance(table, str):
             name = sibling(table, key)
         place = place_of(name)
-        if place is not None and taken.setdefault(place, f"output.{key}") != f"output.{key}":
+        if place is None:
+            continue
+        if taken.setdefault(place, f"output.{key}") != f"output.{key}":
             yield ("output", key), f"is the same table as {taken[place]}"
+        for folder, source in taken.items():
+            # the next run would read what this one wrote
+            if folder and source.startswith("input.") and place.startswith(folder + os.sep):
+                yield ("output", key), f"is inside the folder of {source}"
 
 
 def place_of(table: object) -> str | None:
     """What tells tables apart: paths as absolute ones; to a catalog name that does no harm."""
-    return os.path.abspath(table) if isinstance(table, str) else None
+    if not isinstance(table, str) or "\0" in table:
+        return None
+    return os.path.realpath(table)
 
 
 def sibling(table: str, kind: str) -> str:

@@ -40,3 +40,7 @@ class GridWarning(UserWarning):
 
 class ScoreWarning(UserWarning):
     """Scores that are legal but perhaps not meant, such as rows that do not sum to 1."""
+
+
+class JoinWarning(UserWarning):
+    """Rows that a join left out, as asked."""

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from redcal_spark import __version__
+from redcal_spark.reconciler import SCHEMA_VERSION
 from redcal_spark.store.base import Commit, Store
 
 RUNS_SCHEMA_VERSION = 1
@@ -125,17 +126,26 @@ def digest(data: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def config_digest(recorded: Mapping[str, Any]) -> str:
-    """Of all that decides the result; which engine computes it does not."""
-    return digest({key: value for key, value in recorded.items() if key != "engine"})
+def config_digest(resolved: Mapping[str, Any]) -> str:
+    """Of all that decides the result; which engine computes it does not.
+
+    Mappings are sorted, but the order of the losses breaks ties.
+    """
+    decides = {key: value for key, value in resolved.items() if key != "engine"}
+    return digest(decides | {"losses": list(resolved.get("losses", {}).items())})
 
 
-def fingerprint(recorded: Mapping[str, Any], inputs: Mapping[str, Any], command: str) -> str:
+def fingerprint(config: str, inputs: Mapping[str, Any], command: str, model: Any = None) -> str:
+    """The name of a run by what goes into it: the same again has nothing left to do.
+
+    config: its digest. model: where it is given and not fitted.
+    """
     return digest(
         {
-            "config": config_digest(recorded),
+            "config": config,
             "inputs": inputs,
             "command": command,
-            "schema_version": RUNS_SCHEMA_VERSION,
+            "model": model,
+            "schema_versions": [RUNS_SCHEMA_VERSION, SCHEMA_VERSION],
         }
     )

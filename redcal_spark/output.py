@@ -66,14 +66,21 @@ class OutputNames:
     def check(self, existing: Iterable[str], skip: bool, where: str) -> None:
         """New columns never replace old ones."""
         new = self.all(skip)
-        there = set(existing)
-        clash = [name for name in new if name in there]
-        clash += sorted({name for name in new if new.count(name) > 1})
+        # Delta does not tell upper from lower case
+        there = {name.casefold(): name for name in existing}
+        clash = [there[name.casefold()] for name in new if name.casefold() in there]
         if clash:
             raise InputError(
                 f"{where} has already the column{'s' if len(clash) > 1 else ''} "
                 f"{', '.join(map(repr, clash))}; name the new ones otherwise with "
                 "output.suffix, for instance --set output.suffix=_v2"
+            )
+        folded = [name.casefold() for name in new]
+        twice = sorted({name for name in new if folded.count(name.casefold()) > 1})
+        if twice:
+            raise InputError(
+                f"two new columns would have the same name: {', '.join(map(repr, twice))}; "
+                "rename the loss, or the score columns"
             )
 
 

@@ -146,6 +146,11 @@ class Reconciler:
         everywhere = self.parameters.algorithm in ("decision_calibration", "dc_then_redcal")
         return Scanner(layout, self.rules(layout.binary), everywhere, split)
 
+    def fitting_rules(self, layout: Layout) -> Rules:
+        """What fitting needs: for Reconcile no losses."""
+        rules = self.rules(layout.binary)
+        return rules.of_scores() if self.parameters.algorithm == "reconcile" else rules
+
     def rules(self, binary: bool) -> Rules:
         return rules_of(self.parameters, self.losses, binary)
 
@@ -158,6 +163,12 @@ class Reconciler:
             raise InputError(
                 f"{where} has no rows to fit on: of {gathered.rows:,} rows "
                 f"{gathered.unlabelled:,} have no label and {gathered.bad:,} cannot be used"
+                + (
+                    f"; the split leaves {gathered.judge.rows:,} to judge by and "
+                    f"{gathered.unused:,} to neither"
+                    if gathered.judge.rows or gathered.unused
+                    else ""
+                )
             )
         if gathered.rows >= MAX_ROWS:
             raise InputError(f"{where} has {gathered.rows:,} rows; exact sums need fewer than 2^37")
@@ -176,20 +187,25 @@ class Reconciler:
         log: Sequence[Patch] = (),
         on_patch: Callable[[Patch], Any] | None = None,
         on_round: Callable[[Patch, Totals | None], Any] | None = None,
+        engine: Engine | None = None,
     ) -> ReconciledPair:
         """Run the algorithm on what the scan kept, from the start or from a log.
 
+        engine: where the rows are; by default in memory.
         on_patch sees every patch; on_round the first patch of a round that ended, and the totals
         of the fitting rows then (none for Reconcile, which looks at scores alone).
         """
-        rules, scans = self.rules(layout.binary), gathered.fit.scans
-        if self.parameters.algorithm == "reconcile":
-            rules = rules.of_scores()
-            scans = [replace(s, counts=[], classified=_no_losses(s.classified)) for s in scans]
         resolved = self.parameters.resolve(gathered.fit.rows, layout.n_classes)
-        watched = on_round is not None and self.parameters.algorithm != "reconcile" and not log
-        totals = gathered.fit.totals if watched else None
-        engine = LocalEngine(scans, rules, self.threads, totals)
+        if engine is None:
+            scores_only = self.parameters.algorithm == "reconcile"
+            watched = on_round is not None and not scores_only and not log
+            engine = LocalEngine(
+                gathered.fit.scans,
+                gathered.fit.rows,
+                self.fitting_rules(layout),
+                self.threads,
+                gathered.fit.totals if watched else None,
+            )
         round_ended = None if on_round is None else lambda first: on_round(first, engine.totals)
         run = Trajectory(self.parameters, resolved, self.losses, log, on_patch, round_ended)
         try:
@@ -286,9 +302,8 @@ class ReconciledPair:
     ) -> pa.RecordBatch:
         """One batch with its new columns. Bad rows are added to `problems` and pass through."""
         names = OutputNames(self.columns, self.losses, suffix)
-        return extend(
-            batch, layout, self.rules, self.log, names, problems or Problems(), start, skip
-        )
+        found = Problems() if problems is None else problems
+        return extend(batch, layout, self.rules, self.log, names, found, start, skip)
 
     # --- as plain data ------------------------------------------------------------------------
 
@@ -427,11 +442,6 @@ def rules_of(parameters: Parameters, losses: LossFamily, binary: bool) -> Rules:
     margin = Fraction(0) if scores_only else alpha
     thresholds = tuple(loss.threshold(margin) for loss in losses.losses)
     return Rules(losses, thresholds, int(alpha * (1 << BITS) // 1) if scores_only else None, binary)
-
-
-def _no_losses(classified: tuple[list[Any], Any]) -> tuple[list[Any], Any]:
-    actions, events = classified
-    return [a[:0] for a in actions], events[:0]
 
 
 def _source(columns: str | Sequence[str]) -> str | tuple[str, ...]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -120,6 +121,12 @@ class Job:
                 threads=self.config.engine.threads,
             )
 
+    @cached_property
+    def digest(self) -> str:
+        """Of the configuration, with variables resolved and defaults filled in."""
+        tree = self.config.model_dump(mode="json")
+        return config_digest(tree | {"output": tree["output"] | self.tables._asdict()})
+
     @property
     def _wanted(self) -> list[str]:
         """The columns that fitting reads."""
@@ -128,14 +135,27 @@ class Job:
             names.append(self.split.column)
         return names
 
-    def check(self, *, ids: bool = False) -> Layout:
-        """Everything that can be seen before computing: tables, columns, types, targets, names."""
-        layout = self._layout(None)
+    def check_input(self, *, labels: bool = True) -> Layout:
+        """What can be seen of the input before computing: tables, columns, types."""
+        with _noted(self.listener):
+            return self._layout(labels)
+
+    def check(self, *, ids: bool = False, rows: bool = True, labels: bool = True) -> Layout:
+        """Everything that can be seen before computing: the input, and where results would go.
+
+        rows: they will be written. labels: they will be needed.
+        """
+        layout = self.check_input(labels=labels)
         problems = [
             problem
             for key, name in self.tables._asdict().items()
             if (problem := self.store.check_target(name, f"output.{key}")) is not None
         ]
+        if rows:
+            problems += [
+                f"{self.input.name}: {problem}"
+                for problem in self.store.check_schema(self.input.schema)
+            ]
         if problems:
             raise UsageError("\n".join(problems))
         made = self.reconciler
@@ -149,37 +169,36 @@ class Job:
                 raise InputError("\n".join(told))
         return layout
 
-    def _layout(self, first: pa.RecordBatch | None) -> Layout:
-        schema = self.input.schema
-        if self.split is not None and self.split.column not in schema.names:
-            raise InputError(
-                f"column {self.split.column!r} not found in {self.input.name}; "
-                f"it has: {', '.join(schema.names)}"
-            )
+    def _layout(self, labels: bool) -> Layout:
+        schema, made = self.input.schema, self.reconciler
+        if self.split is not None and labels:
+            self.split.check(schema, self.input.name)
+        present = [name for name in self._wanted if name in schema.names]
+        batches = self.input.batches(present)
+        first = next((batch for batch in batches if batch.num_rows), None)
         if first is None:
-            batches = self.input.batches(self._present)
-            first = next((batch for batch in batches if batch.num_rows), None)
-        found = plan(
-            schema, self.reconciler.columns, self.input.name, self.reconciler.n_classes, first
-        )
-        return found
-
-    @property
-    def _present(self) -> list[str]:
-        return [name for name in self._wanted if name in self.input.schema.names]
+            raise InputError(f"{self.input.name} has no rows")
+        return plan(schema, made.columns, self.input.name, made.n_classes, first, labels)
 
     # --- the parts of a run ---------------------------------------------------------------------
 
     def gather(self) -> tuple[Gathered, Layout]:
         """The one scan: validated, counted, active rows kept."""
+        identity = self.input.identity()
         with self._phase("scan", self.input.count()), _noted(self.listener):
-            return self.reconciler.gather(
-                self.input.batches(self._wanted),
-                self.input.schema,
-                self.input.name,
-                self.split,
-                self.listener.advance,
-            )
+            try:
+                found = self.reconciler.gather(
+                    self.input.batches(self._wanted),
+                    self.input.schema,
+                    self.input.name,
+                    self.split,
+                    self.listener.advance,
+                )
+            except InputError:
+                self._unchanged(identity)  # if it changed, that is the reason
+                raise
+        self._unchanged(identity)
+        return found
 
     def run(self, *, force: bool = False) -> Outcome:
         """Fit, apply, judge: the main job."""
@@ -190,18 +209,17 @@ class Job:
         return self._run("fit", force, apply=False)
 
     def _run(self, command: str, force: bool, apply: bool) -> Outcome:
-        self.check()
+        self.check(rows=apply)
         identity = self.input.identity()
-        recorded = self.config.recorded()
-        mark = fingerprint(recorded, identity, command)
+        mark = fingerprint(self.digest, identity, command)
         if not force and (done := self._done(mark, apply)) is not None:
             return Outcome(done, unchanged=True)
         gathered, layout = self.gather()
         row = RunRow.new(
             fingerprint=mark,
-            config_digest=config_digest(recorded),
+            config_digest=self.digest,
             command=command,
-            config=json.dumps(recorded),
+            config=json.dumps(self.config.recorded()),
             inputs=json.dumps(identity),
             rows=gathered.rows,
             fit_rows=gathered.fit.rows,
@@ -209,12 +227,21 @@ class Job:
             unlabelled_rows=gathered.unlabelled,
             bad_rows=gathered.bad,
         )
+        with self._recorded(row):
+            return self._finish(row, gathered, layout, identity, apply)
+
+    @contextmanager
+    def _recorded(self, row: RunRow) -> Iterator[None]:
+        """A run in the ledger, from its start; a failure is told there, and raised."""
         self.ledger.put(row)
         try:
-            return self._finish(row, gathered, layout, identity, apply)
+            yield
         except BaseException as err:
             told = str(err) if isinstance(err, RedcalError) else f"{type(err).__name__}: {err}"
-            self.ledger.put(row.ended("failed", error=told, timings=self._timed()))
+            try:
+                self.ledger.put(row.ended("failed", error=told, timings=self._timed()))
+            except RedcalError as second:  # the first one is what must be mended
+                self.listener.note(f"the failure could not be recorded: {second}")
             raise
 
     def _finish(
@@ -235,7 +262,7 @@ class Job:
                 batches = table.to_batches()
                 written[name] = self.store.write(name, schema, batches, "append", row.commit)
         if apply:
-            written[self.tables.table] = self._write_rows(pair, row, identity)
+            written[self.tables.table], _ = self._write_rows(pair, row, identity)
         self._unchanged(identity)
         outcome = Outcome(row, pair, histories)
         outcome.row = row.ended(
@@ -249,7 +276,6 @@ class Job:
             timings=self._timed(),
         )
         self.ledger.put(outcome.row)
-        self.listener.done()
         return outcome
 
     def histories(self, gathered: Gathered, pair: ReconciledPair) -> dict[str, list[Point]]:
@@ -262,56 +288,73 @@ class Job:
         }
 
     def apply(self, pair: ReconciledPair, command: str = "apply") -> RunRow:
-        """Write the input's rows with a fitted pair's scores and actions."""
-        self.check()
+        """Write the input's rows, labelled or not, with a fitted pair's scores and actions."""
+        self.check(labels=False)
         identity = self.input.identity()
-        recorded = self.config.recorded()
+        model = pair.to_json()
         row = RunRow.new(
-            fingerprint=fingerprint(recorded, identity, command),
-            config_digest=config_digest(recorded),
+            fingerprint=fingerprint(self.digest, identity, command, model),
+            config_digest=self.digest,
             command=command,
-            config=json.dumps(recorded),
+            config=json.dumps(self.config.recorded()),
             inputs=json.dumps(identity),
             patches=len(pair.log),
             rounds=pair.log.rounds,
         )
-        version = self._write_rows(pair, row, identity)
-        row = row.ended(
-            pair.status,
-            outputs=json.dumps({self.tables.table: version}),
-            timings=self._timed(),
-        )
-        self.ledger.put(row)
-        self.listener.done()
+        with self._recorded(row):
+            version, rows = self._write_rows(pair, row, identity)
+            row = row.ended(
+                pair.status,
+                rows=rows,
+                outputs=json.dumps({self.tables.table: version}),
+                timings=self._timed(),
+            )
+            self.ledger.put(row)
         return row
 
-    def _write_rows(self, pair: ReconciledPair, row: RunRow, identity: Any) -> int:
+    def _write_rows(self, pair: ReconciledPair, row: RunRow, identity: Any) -> tuple[int, int]:
+        """The version written, and how many rows it has."""
+        written = 0
+
+        def counted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            nonlocal written
+            for batch in batches:
+                written += batch.num_rows
+                yield batch
+
         with self._phase("apply", self.input.count()):
             rows = self._extended(pair, identity)
             first = next(rows, None)  # its schema is the table's
             if first is None:
                 raise InputError(f"{self.input.name} has no rows")
-            return self.store.write(
-                self.tables.table, first.schema, chain([first], rows), "overwrite", row.commit
+            batches = counted(chain([first], rows))
+            version = self.store.write(
+                self.tables.table, first.schema, batches, "overwrite", row.commit
             )
+        return version, written
 
     def _extended(self, pair: ReconciledPair, identity: Any) -> Iterator[pa.RecordBatch]:
         """The rows with their new columns. A source that changed meanwhile stops the write."""
         schema, name = self.input.schema, self.input.name
         layout = plan(schema, pair.columns, name, pair.n_classes, None, labels=False)
         pair.check_layout(layout)
-        suffix, problems = self.config.output.suffix, Problems()
+        suffix = self.config.output.suffix
 
-        def work(item: tuple[int, pa.RecordBatch]) -> pa.RecordBatch:
+        def work(item: tuple[int, pa.RecordBatch]) -> tuple[pa.RecordBatch, Problems]:
             start, batch = item
-            return pair.apply_batch(batch, layout, suffix, problems, start, self.skip)
+            problems = Problems()
+            return pair.apply_batch(batch, layout, suffix, problems, start, self.skip), problems
 
-        batches = numbered(self.input.batches())
-        for batch in ordered(work, batches, self.config.engine.threads):
-            if not self.skip:
-                problems.raise_if_any(self.input.name)
-            self.listener.advance(batch.num_rows)
-            yield batch
+        try:
+            batches = numbered(self.input.batches())
+            for batch, problems in ordered(work, batches, self.config.engine.threads):
+                if not self.skip:
+                    problems.raise_if_any(self.input.name)
+                self.listener.advance(batch.num_rows)
+                yield batch
+        except InputError:
+            self._unchanged(identity)  # if it changed, that is the reason
+            raise
         self._unchanged(identity)
 
     def _unchanged(self, identity: Any) -> None:
@@ -339,15 +382,20 @@ class Job:
         )
         found = []
         for columns in (before, after):
-            self.reconciler.columns = columns
+            reader = copy(self.reconciler)
+            reader.columns = columns
+            wanted = columns.names(label=True)
+            if self.split is not None and self.split.column not in wanted:
+                wanted.append(self.split.column)
             with self._phase("scan", written.count()), _noted(self.listener):
-                wanted = written.batches(self._wanted)
-                found.append(
-                    self.reconciler.gather(
-                        wanted, written.schema, written.name, self.split, self.listener.advance
-                    )[0]
+                gathered, _ = reader.gather(
+                    written.batches(wanted),
+                    written.schema,
+                    written.name,
+                    self.split,
+                    self.listener.advance,
                 )
-        self.listener.done()
+            found.append(gathered)
         parts = {"fit": [g.fit for g in found], "judge": [g.judge for g in found]}
         return {
             name: (Metrics(one.totals, losses), Metrics(two.totals, losses))
@@ -366,8 +414,7 @@ class Job:
                 raise UsageError(f"no run {run_id!r} with a log in {self.tables.runs}")
             return rows[-1]
         if run_id is None:
-            mine = config_digest(self.config.recorded())
-            rows = [row for row in rows if row.config_digest == mine]
+            rows = [row for row in rows if row.config_digest == self.digest]
         if not rows:
             raise UsageError(
                 f"no finished run of this configuration in {self.tables.runs}; "
@@ -400,6 +447,7 @@ class Job:
         try:
             yield
         finally:
+            self.listener.done()
             self._timings[name] = self._timings.get(name, 0.0) + time.perf_counter() - start
 
     def _timed(self) -> str:

@@ -26,6 +26,10 @@ class ColumnSplit:
     fit: Any
     judge: Any
 
+    def check(self, schema: pa.Schema, where: str) -> None:
+        """Refuse a table that cannot be split so."""
+        self.masks(_no_rows(schema, self.column, where))
+
     def masks(self, batch: pa.RecordBatch) -> tuple[Mask, Mask]:
         column = batch.column(self.column)
         if pa.types.is_dictionary(column.type):
@@ -35,7 +39,7 @@ class ColumnSplit:
     def _equal(self, column: pa.Array, value: Any) -> Mask:
         try:
             same = pc.equal(column, pa.scalar(value, column.type))
-        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as err:
+        except (pa.ArrowException, OverflowError, TypeError, ValueError) as err:
             raise InputError(
                 f"split column {self.column!r} has type {column.type} and cannot hold {value!r}"
             ) from err
@@ -54,6 +58,10 @@ class HashSplit:
     def column(self) -> str:
         return self.id
 
+    def check(self, schema: pa.Schema, where: str) -> None:
+        """Refuse a table that cannot be split so."""
+        self.masks(_no_rows(schema, self.column, where))
+
     def masks(self, batch: pa.RecordBatch) -> tuple[Mask, Mask]:
         bound = np.uint64(int(exact(self.fraction) * 2**64 // 1))
         judge = hash_column(batch.column(self.id), self.id, self.salt) < bound
@@ -61,6 +69,15 @@ class HashSplit:
 
 
 Split = ColumnSplit | HashSplit
+
+
+def _no_rows(schema: pa.Schema, column: str, where: str) -> pa.RecordBatch:
+    if column not in schema.names:
+        raise InputError(
+            f"column {column!r} not found in {where}; it has: {', '.join(schema.names)}"
+        )
+    field = schema.field(column)
+    return pa.record_batch([pa.array([], field.type)], schema=pa.schema([field]))
 
 
 def hash_column(column: pa.Array, name: str, salt: str) -> Hashes:
@@ -73,11 +90,15 @@ def hash_column(column: pa.Array, name: str, salt: str) -> Hashes:
     if pa.types.is_integer(column.type):
         whole = column.cast(pa.int64(), safe=False).fill_null(0)
         return _mix(whole.to_numpy(zero_copy_only=False).view(np.uint64) ^ seed)
+    if pa.types.is_null(column.type) or pa.types.is_string_view(column.type):
+        column = column.cast(pa.large_string())
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
         raise InputError(
             f"id column {name!r} has type {column.type}; a split by hash needs integers or text"
         )
     text = column.cast(pa.large_string()).fill_null("")
+    if not len(text):
+        return np.zeros(0, np.uint64)
     offsets = np.frombuffer(text.buffers()[1], np.int64)[text.offset : text.offset + len(text) + 1]
     buffer = text.buffers()[2]
     data = np.frombuffer(buffer, np.uint8) if buffer is not None else np.zeros(0, np.uint8)

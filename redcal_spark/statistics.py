@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -117,33 +117,36 @@ def residuals(rows: Rows, model: int) -> Residuals:
     )
 
 
-def patch_residuals(rows: Rows, patch: Patch, known: Residuals) -> None:
+def patch_residuals(pieces: Sequence[Rows], patch: Patch, known: Residuals) -> None:
     """Apply a calibration patch and bring known residuals up to date, from the touched rows alone.
 
     First every cell's score sums follow the scores; then rows whose action changed move house.
     """
-    assert rows.y is not None
-    losses, model, phi = rows.rules.losses, patch.model, patch.shift
-    actions, f = rows.actions[model - 1], rows.f[model - 1]
+    losses, model, phi = pieces[0].rules.losses, patch.model, patch.shift
     region = region_of(patch, losses)
-    touched_rows = rows.in_region(model, region)
-    for part in chunks(len(touched_rows), losses.n_cells):
-        touched = touched_rows[part]
-        before, old = actions[:, touched], f.take(touched, axis=0)
-        new = rows.shift(model, touched, phi)
-        gain = new - old
-        if len(losses) == 1:  # all touched rows were in one cell
-            known.scores[region.action] += (np.ones(len(gain)) @ gain).astype(np.int64)
-        else:
-            known.scores[:] += (membership(before, losses) @ gain).astype(np.int64)
-        after = actions[:, touched]
-        moved = np.flatnonzero((before != after).any(axis=0))
-        if len(moved):
-            moves = membership(after[:, moved], losses) - membership(before[:, moved], losses)
-            y = rows.y[touched[moved]]
-            known.counts[:] += moves.sum(axis=1).astype(np.int64)
-            known.scores[:] += (moves @ new[moved]).astype(np.int64)
-            known.labels[:] += (moves @ label_rows(y, f.shape[1])).astype(np.int64)
+    alone = len(losses) == 1
+    if alone:  # all rows of one cell are touched, and no others: its sums are taken anew
+        known.scores[region.action] = 0
+    for rows in pieces:
+        assert rows.y is not None
+        actions, f = rows.actions[model - 1], rows.f[model - 1]
+        everything = rows.in_region(model, region)
+        for part in chunks(len(everything), losses.n_cells):
+            touched = everything[part]
+            before, old = actions[:, touched], None if alone else f.take(touched, axis=0)
+            new = rows.shift(model, touched, phi)
+            if old is None:
+                known.scores[region.action] += (np.ones(len(new)) @ new).astype(np.int64)
+            else:
+                known.scores[:] += (membership(before, losses) @ (new - old)).astype(np.int64)
+            after = actions[:, touched]
+            moved = np.flatnonzero((before != after).any(axis=0))
+            if len(moved):
+                moves = membership(after[:, moved], losses) - membership(before[:, moved], losses)
+                y = label_rows(rows.y[touched[moved]], f.shape[1])
+                known.counts[:] += moves.sum(axis=1).astype(np.int64)
+                known.scores[:] += (moves @ new[moved]).astype(np.int64)
+                known.labels[:] += (moves @ y).astype(np.int64)
 
 
 @dataclass

@@ -1,20 +1,31 @@
-"""What people see of a run: progress and a line a round on a terminal, log lines elsewhere."""
+"""What people see: progress and a line a round on a terminal, log lines elsewhere, and tables."""
 
 from __future__ import annotations
 
 import logging
+import math
 import sys
-from collections.abc import Sequence
-from fractions import Fraction
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
+from rich.text import Text
 
+from redcal_spark.ledger import RunRow
 from redcal_spark.losses import LossFamily
 from redcal_spark.metrics import Metrics
-from redcal_spark.patches import Patch
+from redcal_spark.patches import Patch, PatchLog
 from redcal_spark.runs import Listener
 
 log = logging.getLogger("redcal_spark")
@@ -26,55 +37,71 @@ PHASES = {
     "write": "writing the log",
     "apply": "applying",
 }
+LARGEST = 8  # disagreements that an audit lists
+
+
+class _Rows(ProgressColumn):
+    """So many rows, of so many where that is known."""
+
+    def render(self, task: Task) -> Text:
+        total = "" if task.total is None else f" of {int(task.total):,}"
+        return Text(f"{int(task.completed):,}{total} rows")
 
 
 class Terminal(Listener):
     """Tells a person how the run goes, on standard error; results go to standard output."""
 
-    def __init__(self, losses: LossFamily | None, quiet: bool = False, verbose: bool = False):
-        self.losses = losses
+    def __init__(self, quiet: bool = False, verbose: bool = False):
+        self.losses: LossFamily | None = None  # told before a run
         self.quiet = quiet
         self.verbose = verbose
         self.console = Console(stderr=True, highlight=False)
         self.live = self.console.is_terminal and not quiet
         self._progress: Progress | None = None
-        self._bar: Any = None
+        self._task = TaskID(0)
+        self._patches = 0
         self._calibrations = 0
+        self._headed = False
 
     def phase(self, name: str, rows: int | None = None) -> None:
         self.done()
-        if self.live and name in ("scan", "apply"):
-            self._progress = Progress(
-                TextColumn("{task.description:<12}"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TextColumn("rows"),
-                TimeRemainingColumn(),
-                console=self.console,
-                transient=True,
-            )
-            self._progress.start()
-            self._bar = self._progress.add_task(PHASES[name], total=rows)
-        elif not self.live:
+        if not self.live:
             self._say(PHASES.get(name, name) + ("" if rows is None else f" {rows:,} rows"))
+            return
+        columns: tuple[ProgressColumn, ...] = (SpinnerColumn(), TextColumn("{task.description}"))
+        if name in ("scan", "apply"):
+            text = TextColumn("{task.description:<9}")
+            columns = (text, BarColumn(24), _Rows(), TimeRemainingColumn(compact=True))
+        self._progress = Progress(*columns, console=self.console, transient=True)
+        self._task = self._progress.add_task(PHASES.get(name, name), total=rows)
+        self._progress.start()
 
     def advance(self, rows: int) -> None:
         if self._progress is not None:
-            self._progress.advance(self._bar, rows)
+            self._progress.advance(self._task, rows)
 
     def patch(self, patch: Patch) -> None:
-        if patch.kind == "calibrate":
-            self._calibrations += 1
-            if patch.round is None and (self.verbose or self._calibrations % 100 == 0):
-                self._say(
-                    f"calibrating model {patch.model} everywhere: {self._calibrations:,} patches"
-                )
+        self._patches += 1
+        everywhere = patch.kind == "calibrate" and patch.round is None
+        self._calibrations += patch.kind == "calibrate"
+        if self._progress is not None:
+            told = f"calibrating model {patch.model} everywhere" if everywhere else PHASES["fit"]
+            self._progress.update(self._task, description=f"{told}: {self._patches:,} patches")
+        elif everywhere and (self.verbose or self._calibrations % 100 == 0):
+            self._say(f"calibrating model {patch.model} everywhere: {self._calibrations:,} patches")
 
     def round(self, first: Patch, metrics: Metrics | None) -> None:
-        inner = self._calibrations if first.kind == "reconcile" else 0
+        patches = 1 + (self._calibrations if first.kind == "reconcile" else 0)
         self._calibrations = 0
-        if self.losses is not None:
-            self._say(round_line(first, inner, metrics, self.losses))
+        losses = self.losses or LossFamily(())
+        if not self.live:
+            self._say(round_line(first, patches, metrics, losses))
+            return
+        width = max(16, min(self.console.width - 60, longest_event(losses)))
+        if not self._headed:
+            self._headed = True
+            self._say(round_heading(width))
+        self._say(round_row(first, patches, metrics, losses, width))
 
     def note(self, text: str) -> None:
         if self.live:
@@ -96,63 +123,203 @@ class Terminal(Listener):
             log.info("%s", text)
 
 
-def round_line(first: Patch, inner: int, metrics: Metrics | None, losses: LossFamily) -> str:
-    """A round in one line: the event, how many rows, who was patched, and how things stand."""
-    parts = [f"round {first.round}: {event_words(first, losses)}", f"{first.rows:,} rows"]
-    parts.append(f"model {first.model} patched" + (f" and calibrated {inner}x" if inner else ""))
-    if metrics is not None:
-        parts.append(f"Brier {_two(metrics.brier(1), metrics.brier(2))}")
-        if first.loss is not None:
-            place = losses.place(first.loss)
-            one, two = (metrics.decision_loss(place, model) for model in (1, 2))
-            parts.append(f"loss {_two(one, two)}")
-            parts.append(f"{share(metrics.disagreement(place))} disagree")
-    return "; ".join(parts)
+# --- a round ----------------------------------------------------------------------------------
+
+
+def round_heading(width: int) -> str:
+    told = f"{'model 1 / model 2':<{width}}"[:width]
+    return f"round  {told}  {'rows':>10}  patched         Brier     loss  disagree"
+
+
+def round_row(
+    first: Patch, patches: int, metrics: Metrics | None, losses: LossFamily, width: int
+) -> str:
+    """A round as a line under the heading: Brier and loss are those of the patched model."""
+    event, model = event_words(first, losses), first.model
+    if len(event) > width:
+        event = event[: width - 1] + "…"
+    times = f"model {model}" + (f" {patches:,}x" if patches > 1 else "")
+    line = f"{first.round:>5}  {event:<{width}}  {first.rows:>10,}  {times:<13}"
+    if metrics is not None and first.loss is not None:
+        place = losses.place(first.loss)
+        loss = cost([float(metrics.decision_loss(place, model))])[0]
+        apart = share(metrics.disagreement(place))
+        line += f"  {float(metrics.brier(model)):.4f}  {loss:>7}  {apart:>8}"
+    return line
+
+
+def round_line(first: Patch, patches: int, metrics: Metrics | None, losses: LossFamily) -> str:
+    """A round in one sentence, for a log."""
+    model = first.model
+    parts = [f"round {first.round}: {event_words(first, losses)}: {first.rows:,} rows"]
+    parts.append(f"model {model} patched" + (f" {patches:,} times" if patches > 1 else ""))
+    if metrics is not None and first.loss is not None:
+        place = losses.place(first.loss)
+        parts.append(f"its Brier score {float(metrics.brier(model)):.4f}")
+        parts.append(f"its loss {cost([float(metrics.decision_loss(place, model))])[0]}")
+        parts.append(f"{share(metrics.disagreement(place))} disagree")
+    return ", ".join(parts)
 
 
 def event_words(patch: Patch, losses: LossFamily) -> str:
-    """The event of a round's first patch in words."""
+    """Where a patch acts, in words; the loss is named where there are several."""
     if patch.kind == "score":
-        return f"class {patch.coordinate}: model 1 {patch.direction} model 2"
-    assert patch.loss is not None and patch.a1 is not None and patch.a2 is not None
+        return f"class {patch.coordinate}: 1 {patch.direction} 2"
+    assert patch.loss is not None
     actions = losses[losses.place(patch.loss)].actions
-    return f"{patch.loss}: model 1 {actions[patch.a1]}, model 2 {actions[patch.a2]}"
+    place = f"{patch.loss}: " if len(losses) > 1 else ""
+    if patch.action is not None:
+        return f"{place}{actions[patch.action]}"
+    assert patch.a1 is not None and patch.a2 is not None
+    return f"{place}{actions[patch.a1]} / {actions[patch.a2]}"
 
 
-def _two(one: Fraction, two: Fraction) -> str:
-    return f"{float(one):.4f} / {float(two):.4f}"
+def longest_event(losses: LossFamily) -> int:
+    """The length of the longest text for an event."""
+    found = [17]
+    for loss in losses.losses:
+        name = len(loss.name) + 2 if len(losses) > 1 else 0
+        found.append(name + 3 + sum(sorted(map(len, loss.actions))[-2:]))
+    return max(found)
 
 
-def share(x: Fraction) -> str:
+# --- numbers ----------------------------------------------------------------------------------
+
+
+def share(x: Any) -> str:
     return f"{float(x) * 100:.2f} %"
 
 
+def cost(values: Sequence[float]) -> list[str]:
+    """Costs in the user's units, with the digits that the largest of them calls for."""
+    largest = max((abs(value) for value in values), default=0.0)
+    if largest == 0:
+        return ["0" for _ in values]
+    digits = max(0, 4 - math.floor(math.log10(largest)) - (largest < 1))
+    return [f"{value:,.{digits}f}" for value in values]
+
+
+# --- tables -----------------------------------------------------------------------------------
+
+
+def _plain_table() -> Table:
+    return Table(box=None, pad_edge=False, header_style="bold")
+
+
+def _columns(table: Table, left: Iterable[str], right: Iterable[str]) -> Table:
+    """Text on the left may wrap, numbers on the right may not."""
+    for name in left:
+        table.add_column(name, overflow="fold")
+    for name in right:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
 def before_and_after(
-    found: dict[str, tuple[Metrics, Metrics]], models: Sequence[str], losses: LossFamily
+    found: Mapping[str, tuple[Metrics, Metrics]], models: Sequence[str], losses: LossFamily
 ) -> Table:
     """The closing table: what changed, on the rows fitted and the rows judged."""
-    table = Table(title=None, header_style="bold", box=None, pad_edge=False)
-    table.add_column("", no_wrap=True)
-    for split, (before, _) in found.items():
-        called = "fitted" if split == "fit" else "judged"
-        table.add_column(f"{called} before", justify="right")
-        table.add_column(f"after ({before.rows:,})", justify="right")
-
-    def row(name: str, value: Any) -> None:
-        table.add_row(name, *(value(m) for pair in found.values() for m in pair))
-
-    for model in (1, 2):
-        row(f"Brier score, {models[model - 1]}", lambda m, i=model: f"{float(m.brier(i)):.5f}")
+    headings = []
+    for split in found:
+        headings += [f"{'fitted' if split == 'fit' else 'judged'}\nbefore", "\nafter"]
+    table = _columns(_plain_table(), [""], headings)
+    columns = [metrics for pair in found.values() for metrics in pair]
+    table.add_row("rows", *(f"{m.rows:,}" for m in columns))
+    for i, model in enumerate(models, 1):
+        table.add_row(f"Brier score, {model}", *(f"{float(m.brier(i)):.4f}" for m in columns))
     for place, loss in enumerate(losses.losses):
-        for i in (1, 2):
-            row(
-                f"{loss.name}: loss, {models[i - 1]}",
-                lambda m, p=place, i=i: f"{float(m.decision_loss(p, i)):.5f}",
-            )
-        row(f"{loss.name}: rows that disagree", lambda m, p=place: share(m.disagreement(p)))
-        row(f"{loss.name}: largest event", lambda m, p=place: share(m.largest_event(p)))
+        for i, model in enumerate(models, 1):
+            costs = cost([float(m.decision_loss(place, i)) for m in columns])
+            table.add_row(f"{loss.name}: cost of {model}", *costs)
+        apart = (share(m.disagreement(place)) for m in columns)
+        table.add_row(f"{loss.name}: rows that disagree", *apart)
+        largest = (share(m.largest_event(place)) for m in columns)
+        table.add_row(f"{loss.name}: largest event", *largest)
     if not len(losses):
-        row("largest share beyond alpha", lambda m: share(m.largest_gap()))
+        table.add_row("largest share beyond alpha", *(share(m.largest_gap()) for m in columns))
+    return table
+
+
+def audit_tables(
+    found: Mapping[str, Any], models: Sequence[str], eta: float | None
+) -> list[Table | str]:
+    """What the audit found: both models side by side, then where they part ways."""
+    both = _columns(_plain_table(), [f"{found['rows']:,} labelled rows"], models)
+    both.add_row("Brier score", *(f"{x:.4f}" for x in found["brier"]))
+    shown: list[Table | str] = [both]
+    for loss in found["losses"]:
+        name = loss["loss"]
+        *own, optimum = cost([*loss["decision_loss"], loss["optimal_loss"]])
+        both.add_row(f"{name}: cost", *own)
+        both.add_row(f"{name}: cost if the outcome were known", optimum, optimum)
+        both.add_row(f"{name}: calibration gap", *(f"{x:.4f}" for x in loss["calibration_gap"]))
+        shown.append(f"\n{name}: the models disagree on {share(loss['disagreement'])} of the rows")
+        shown += _disagreements(loss, found["rows"], models, eta)
+    return shown
+
+
+def _disagreements(
+    loss: Mapping[str, Any], rows: int, models: Sequence[str], eta: float | None
+) -> list[Table | str]:
+    actions, pairs, events = loss["actions"], loss["rows"], loss["event_rows"]
+    places = [(a, b) for a in range(len(actions)) for b in range(len(actions)) if a != b]
+    places = [(a, b) for a, b in places if pairs[a][b]]
+    places.sort(key=lambda at: (-events[at[0]][at[1]], -pairs[at[0]][at[1]], at))
+    if not places:
+        return []
+    told = _columns(_plain_table(), models, ("rows", "share", "beyond alpha"))
+    for a, b in places[:LARGEST]:
+        told.add_row(
+            actions[a],
+            actions[b],
+            f"{pairs[a][b]:,}",
+            share(pairs[a][b] / rows),
+            share(events[a][b] / rows),
+        )
+    shown: list[Table | str] = [told]
+    if len(places) > LARGEST:
+        shown.append(f"... and {len(places) - LARGEST} more pairs of actions")
+    if eta is not None:
+        large = sum(events[a][b] >= eta * rows for a, b in places)
+        shown.append(f"{large} of these events have a mass of {share(eta)} (eta) or more")
+    return shown
+
+
+def log_table(patches: PatchLog, losses: LossFamily) -> Table:
+    """The patch log for people; phi is told by its largest value."""
+    table = _plain_table()
+    for name in ("step", "round", "kind", "model", "where", "rows", "largest change"):
+        if name in ("kind", "where"):
+            table.add_column(name, overflow="fold", no_wrap=name == "kind")
+        else:
+            table.add_column(name, justify="right", no_wrap=True)
+    for patch in patches:
+        table.add_row(
+            str(patch.step),
+            "" if patch.round is None else str(patch.round),
+            patch.kind,
+            str(patch.model),
+            event_words(patch, losses),
+            f"{patch.rows:,}",
+            f"{max(patch.phi, key=abs) / 2**26:+.4f}",
+        )
+    return table
+
+
+def runs_table(found: Sequence[RunRow]) -> Table:
+    """The ledger for people, oldest run first."""
+    table = _columns(
+        _plain_table(), ("run", "command", "status", "started (UTC)"), ("patches", "rows")
+    )
+    for row in found:
+        table.add_row(
+            row.run_id,
+            row.command,
+            row.status,
+            f"{row.started_at:%Y-%m-%d %H:%M}",
+            "" if row.patches is None else f"{row.patches:,}",
+            "" if row.rows is None else f"{row.rows:,}",
+        )
     return table
 
 

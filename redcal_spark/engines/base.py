@@ -7,6 +7,7 @@ from typing import Protocol
 
 from redcal_spark.events import Disagreement
 from redcal_spark.fixed_point import Ints
+from redcal_spark.metrics import Totals
 from redcal_spark.patches import Patch
 from redcal_spark.statistics import GapSums, Residuals, Sums
 
@@ -35,6 +36,7 @@ class Engine(Protocol):
     """The labelled rows that a run fits on. `rows` counts them all, active or not."""
 
     rows: int
+    totals: Totals | None  # kept up to date where someone watches, else None
 
     def disagreements(self) -> Sequence[Ints]:
         """Rows of every disagreement event: per loss, a1 x a2."""

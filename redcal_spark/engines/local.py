@@ -9,7 +9,17 @@ import numpy as np
 
 from redcal_spark.events import Disagreement
 from redcal_spark.fixed_point import Ints
-from redcal_spark.kernel import Index, Rows, Rules, Scan, classify, event_counts, in_some_event
+from redcal_spark.kernel import (
+    Classified,
+    Index,
+    Rows,
+    Rules,
+    Scan,
+    classify,
+    event_counts,
+    in_some_event,
+    region_of,
+)
 from redcal_spark.metrics import Totals, measure
 from redcal_spark.parallel import blas, ordered
 from redcal_spark.patches import Patch
@@ -29,22 +39,25 @@ T = TypeVar("T")
 class LocalEngine:
     """Keeps the active rows of scanned blocks in memory and patches copies of them.
 
+    rows: all fitting rows, also those that the scan dropped.
     totals: of all rows before the first patch, to be kept up to date for those who watch.
     """
 
     def __init__(
         self,
         scans: Sequence[Scan],
+        rows: int,
         rules: Rules,
         threads: int | None = None,
         totals: Totals | None = None,
     ):
         self.totals = totals
         self.rules = rules
-        self.rows = sum(s.rows for s in scans)
+        self.rows = rows
         self._threads = threads
-        self._parts = [Rows(s.active, rules, s.classified) for s in scans if s.active.rows]
-        self._counts = [sum(c) for c in zip(*(s.counts for s in scans), strict=True)]
+        self._parts = [Rows(s.active, rules, _own(s, rules)) for s in scans if s.active.rows]
+        self._counts: list[Ints] = []
+        self._count()
         self._gaps: GapSums | None = None
         self._blas = blas().limit(limits=1, user_api="blas")
 
@@ -157,15 +170,15 @@ class LocalRegion:
 
     def patch(self, patch: Patch) -> None:
         if patch.kind == "calibrate" and self._known and self._known[0] == patch.model:
-            for piece in self._pieces:
-                patch_residuals(piece, patch, self._known[1])
+            patch_residuals(self._pieces, patch, self._known[1])
             return
         self._known = None
         for piece in self._pieces:
             if patch.kind == "reconcile":
-                piece.shift(patch.model, np.arange(len(piece)), patch.shift)
+                rows = np.arange(len(piece))
             else:
-                piece.apply(patch)
+                rows = piece.in_region(patch.model, region_of(patch, piece.rules.losses))
+            piece.shift(patch.model, rows, patch.shift)
 
     def _measured(self) -> Totals | None:
         if self._engine.totals is None:
@@ -191,6 +204,14 @@ class LocalRegion:
                 part.release()
                 start += len(rows)
         engine._compact()
+
+
+def _own(scan: Scan, rules: Rules) -> Classified | None:
+    """A copy that patches may change. Reconcile looks at scores alone and needs none."""
+    if not len(rules.losses):
+        return None
+    actions, events = scan.classified
+    return [a.copy() for a in actions], events.copy()
 
 
 def _total(found: Sequence[T]) -> T:

@@ -60,6 +60,10 @@ class Store(Protocol):
         """Why this table could not be written, if that can be seen beforehand."""
         ...
 
+    def check_schema(self, schema: pa.Schema) -> list[str]:
+        """Why rows of this schema could not be written."""
+        ...
+
     def write(
         self,
         name: str,

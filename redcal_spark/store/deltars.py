@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -13,13 +14,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalake
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from redcal_spark.errors import InputError, RunError
+from redcal_spark.errors import InputError, RedcalError, RunError
 from redcal_spark.store.base import Commit, Mode
-from redcal_spark.store.files import FileTable, open_files, stream
+from redcal_spark.store.delta_types import delta_schema, unstorable
+from redcal_spark.store.files import FileTable, first_line, open_files, stream
 
 TRIES = 20  # of a write that lost a race for the next version
+
+CATALOG_NAME = re.compile(r"(\w+|`[^`]+`)(\.(\w+|`[^`]+`)){1,2}")
+ADDRESS = re.compile(r"[A-Za-z][\w+-]*:/")  # of an object store
+FILE_ENDINGS = (".csv", ".tsv", ".txt", ".gz", ".parquet")
 
 
 class DeltaRsTable:
@@ -44,7 +50,7 @@ class DeltaRsTable:
             for batch in found:
                 yield pa.record_batch(batch)
         except (DeltaError, OSError) as err:
-            raise InputError(f"{self.name}: cannot be read: {_first_line(err)}") from err
+            raise InputError(f"{self.name}: cannot be read: {first_line(err)}") from err
 
     def count(self) -> int | None:
         return int(self._table.count())
@@ -68,33 +74,43 @@ class DeltaRsStore:
     ) -> DeltaRsTable | FileTable:
         path = Path(name)
         if not path.exists():
-            catalog = re.fullmatch(r"\w+(\.\w+){1,2}", name) and not path.suffix
-            hint = "; a catalog name needs --engine spark" if catalog else ""
+            elsewhere = _elsewhere(name)
+            hint = f"; {elsewhere}" if elsewhere else ""
             raise InputError(f"{name}: no such file or folder{hint}")
         if not (path / "_delta_log").is_dir():
             if version is not None:
-                raise InputError(f"{name}: only Delta tables have versions, and this is none")
+                raise InputError(
+                    f"{name}: has no version {version}: only Delta tables have versions, and "
+                    "this is none"
+                )
             return open_files(name, separator, fractions)
         try:
             table = DeltaTable(name)
         except (DeltaError, OSError) as err:
-            raise InputError(f"{name}: not a readable Delta table: {_first_line(err)}") from err
+            raise InputError(f"{name}: not a readable Delta table: {first_line(err)}") from err
         if version is not None:
             _load_version(name, table, version)
         return DeltaRsTable(name, table)
 
     def check_target(self, name: str, key: str) -> str | None:
         path = Path(name)
+        elsewhere = _elsewhere(name)
+        if elsewhere and not path.exists():
+            return f"{key}: {name} cannot be written: {elsewhere}"
         if path.is_file():
             return f"{key}: {name} is a file; a table is a folder"
         if path.is_dir() and not (path / "_delta_log").is_dir() and any(path.iterdir()):
             return f"{key}: {name} is a folder with other things in it, not a Delta table"
-        parent = next(p for p in (path, *path.absolute().parents) if p.exists())
+        parent = next(p for p in (path, *path.parents) if p.exists())
         if not parent.is_dir():
             return f"{key}: {name} cannot be made: {parent} is a file"
         if not os.access(parent, os.W_OK | os.X_OK):
             return f"{key}: {name} cannot be written: no permission in {parent}"
         return None
+
+    def check_schema(self, schema: pa.Schema) -> list[str]:
+        """Why rows of this schema could not be written."""
+        return unstorable(schema)
 
     def write(
         self,
@@ -104,24 +120,32 @@ class DeltaRsStore:
         mode: Mode,
         commit: Commit,
     ) -> int:
+        stored = delta_schema(schema)
+        if stored != schema:
+            batches = (batch.cast(stored) for batch in batches)
         source = _Remembering(batches)
-        made = _make_folder(Path(name))
-        try:
+        rows = pa.RecordBatchReader.from_batches(stored, source)
+        properties = CommitProperties(custom_metadata=commit.metadata(), max_commit_retries=TRIES)
+
+        def put(table: str, rows: pa.RecordBatchReader) -> None:
             write_deltalake(
-                name,
-                pa.RecordBatchReader.from_batches(schema, source),
+                table,
+                rows,
                 mode=mode,
                 schema_mode="overwrite" if mode == "overwrite" else None,
-                commit_properties=CommitProperties(
-                    custom_metadata=commit.metadata(), max_commit_retries=TRIES
-                ),
+                commit_properties=properties,
             )
+
+        try:
+            if DeltaTable.is_deltatable(name):
+                put(name, rows)
+            else:
+                _put_new(Path(name), rows, put, commit)
         except BaseException as err:
-            _remove_empty(made)
             if source.error is not None:
                 raise source.error from None
-            if isinstance(err, DeltaError | OSError):
-                raise RunError(f"{name}: could not be written: {_first_line(err)}") from err
+            if isinstance(err, Exception) and not isinstance(err, RedcalError):
+                raise RunError(f"{name}: could not be written: {first_line(err)}") from err
             raise
         return self._version_of(name, commit)
 
@@ -134,7 +158,7 @@ class DeltaRsStore:
 
     def upsert(self, name: str, rows: pa.Table, key: str, commit: Commit) -> None:
         properties = CommitProperties(custom_metadata=commit.metadata(), max_commit_retries=0)
-        _make_folder(Path(name))
+        made = _make_folder(Path(name))
         for left in reversed(range(TRIES)):
             try:
                 if not DeltaTable.is_deltatable(name):
@@ -149,9 +173,10 @@ class DeltaRsStore:
                 )
                 merge.when_matched_update_all().when_not_matched_insert_all().execute()
                 return
-            except (CommitFailedError, DeltaError) as err:
-                if not left:
-                    raise RunError(f"{name}: could not be written: {_first_line(err)}") from err
+            except (DeltaError, OSError) as err:
+                if not left or isinstance(err, OSError):
+                    _remove_empty(made)
+                    raise RunError(f"{name}: could not be written: {first_line(err)}") from err
 
     def read(self, name: str, equal: Mapping[str, str] | None = None) -> pa.Table | None:
         try:
@@ -159,10 +184,13 @@ class DeltaRsStore:
         except TableNotFoundError:
             return None
         except (DeltaError, OSError) as err:
-            raise RunError(f"{name}: cannot be read: {_first_line(err)}") from err
+            raise RunError(f"{name}: cannot be read: {first_line(err)}") from err
         # filtered here: delta-rs states the statistics of a MERGE in types pyarrow cannot compare
         found = table.to_pyarrow_table()
         for column, value in (equal or {}).items():
+            if column not in found.column_names:
+                has = ", ".join(found.column_names)
+                raise RunError(f"{name}: is another kind of table: no column {column!r}, but {has}")
             found = found.filter(pc.equal(found[column], value))
         return found
 
@@ -176,19 +204,64 @@ class DeltaRsStore:
 
 def _load_version(name: str, table: DeltaTable, version: int | str) -> None:
     newest = table.version()
+    if isinstance(version, str):
+        version = _version_at(name, table, version)
     try:
         table.load_as_version(version)
-        if isinstance(version, str) and table.version() == 0:
-            # delta-rs answers a time before the first version with the first version
-            first = datetime.fromtimestamp(table.history()[-1]["timestamp"] / 1_000, UTC)
-            asked = datetime.fromisoformat(version)
-            if (asked if asked.tzinfo else asked.replace(tzinfo=UTC)) < first:
-                raise ValueError("before the first version")
-    except (DeltaError, ValueError, OSError) as err:
-        raise InputError(
-            f"{name}: has no version {version}; the newest is {newest} "
-            "(VACUUM may have removed older ones)"
-        ) from err
+    except (DeltaError, OverflowError, OSError) as err:
+        gone = " (older ones may have been cleaned up)" if version < newest else ""
+        raise InputError(f"{name}: has no version {version}; the newest is {newest}{gone}") from err
+
+
+def _version_at(name: str, table: DeltaTable, time: str) -> int:
+    """The newest version that was there at a time; without a zone, in UTC.
+
+    By the times in the log: delta-rs goes by those of the log's files, which a copy changes, and
+    answers a time before the first version with the first version.
+    """
+    asked = datetime.fromisoformat(time)
+    if asked.tzinfo is None:
+        asked = asked.replace(tzinfo=UTC)
+    first = None
+    for entry in table.history():  # newest first
+        first = datetime.fromtimestamp(entry["timestamp"] / 1_000, UTC)
+        if first <= asked:
+            return int(entry["version"])
+    told = "" if first is None else f"; its first version is of {first:%Y-%m-%dT%H:%M:%S}Z"
+    raise InputError(f"{name}: has no version as old as {time}{told}")
+
+
+def _put_new(
+    path: Path,
+    rows: pa.RecordBatchReader,
+    put: Callable[[str, pa.RecordBatchReader], None],
+    commit: Commit,
+) -> None:
+    """Make a table: beside its place, then move it there, so that it is whole or not at all."""
+    made = _make_folder(path.parent)
+    partial = path.parent / f".{path.name}.{commit.run_id}.partial"
+    try:
+        put(str(partial), rows)
+        try:
+            partial.rename(path)
+        except OSError:  # meanwhile someone else has made it: this is its next version
+            dataset = DeltaTable(str(partial)).to_pyarrow_dataset()
+            put(str(path), dataset.scanner().to_reader())
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+        _remove_empty(made)
+
+
+def _elsewhere(name: str) -> str | None:
+    """Why a name that is no path here may still be one elsewhere."""
+    if CATALOG_NAME.fullmatch(name) and not name.lower().endswith(FILE_ENDINGS):
+        return (
+            "the local engine knows paths only; a catalog name needs engine.name: spark "
+            f"(and a folder of that name is ./{name})"
+        )
+    if ADDRESS.match(name):
+        return "the local engine knows local paths only; an object store needs engine.name: spark"
+    return None
 
 
 class _Remembering:
@@ -224,7 +297,3 @@ def _remove_empty(folders: Sequence[Path]) -> None:
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
-
-
-def _first_line(err: BaseException) -> str:
-    return str(err).splitlines()[0] if str(err) else type(err).__name__

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import json
 import os
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 
 from redcal_spark.errors import InputError
 from redcal_spark.tables import BATCH
+
+BATCH_BYTES = 2**25  # of a batch, about: what is held of a table whose rows are wide
+SEEN_BYTES = 2**24  # of a CSV file, to tell the types of its columns
 
 
 class FileTable:
@@ -51,16 +58,18 @@ def open_files(name: str, separator: str, fractions: Sequence[str] = ()) -> File
     files = _data_files(path) if path.is_dir() else [path]
     if not files:
         raise InputError(f"{name}: the folder holds no data (no Delta log, no Parquet or CSV file)")
-    try:
-        kinds = {"parquet" if _is_parquet(file) else "csv" for file in files}
-    except OSError as err:
-        raise InputError(f"{name}: cannot be read: {err.strerror}") from err
+    kinds = {_kind(file): file for file in reversed(files)}
     if len(kinds) > 1:
-        raise InputError(f"{name}: the folder mixes Parquet and other files")
-    kind = kinds.pop()
+        told = " and ".join(f"{_called(k)} ({kinds[k].relative_to(path)})" for k in sorted(kinds))
+        raise InputError(
+            f"{name}: the folder mixes {told}; keep one kind, or begin the names of other files "
+            "with _ or ."
+        )
+    (kind,) = kinds
     try:
         if kind == "csv":
-            return FileTable(name, _csv(name, files, separator, fractions), kind)
+            return FileTable(name, _csv(files, separator, fractions), kind)
+        _refuse_repeated(files[0], pq.read_schema(files[0]).names)
         root = str(path) if path.is_dir() else None
         dataset = ds.dataset(
             [str(file) for file in files],
@@ -69,8 +78,8 @@ def open_files(name: str, separator: str, fractions: Sequence[str] = ()) -> File
             partition_base_dir=root,
         )
         return FileTable(name, dataset, kind)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OSError) as err:
-        raise InputError(f"{name}: cannot be read as {_called(kind)}: {_first_line(err)}") from err
+    except (pa.ArrowException, OSError) as err:
+        raise InputError(f"{name}: cannot be read as {_called(kind)}: {_told(err)}") from err
 
 
 def stream(
@@ -78,35 +87,115 @@ def stream(
 ) -> Iterator[pa.RecordBatch]:
     """Batches of a dataset, read ahead a little: memory does not grow with the table."""
     try:
-        yield from dataset.to_batches(
+        rows = _batch_rows(dataset, columns)
+        found = dataset.to_batches(
             columns=None if columns is None else list(columns),
-            batch_size=BATCH,
+            batch_size=rows,
             batch_readahead=4,
             fragment_readahead=1,
         )
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OSError) as err:
-        raise InputError(f"{name}: cannot be read: {_first_line(err)}") from err
+        yield from _put_together(found, rows // 4)
+    except (pa.ArrowException, OSError) as err:
+        raise InputError(f"{name}: cannot be read: {_told(err, dataset.schema)}") from err
 
 
-def _csv(name: str, files: list[Path], separator: str, fractions: Sequence[str]) -> ds.Dataset:
+def _put_together(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    """Small batches, of small row groups, made larger: each costs a millisecond, however small."""
+    waiting: list[pa.RecordBatch] = []
+    count = 0
+    for batch in batches:
+        waiting.append(batch)
+        count += batch.num_rows
+        if count >= rows:
+            yield pa.concat_batches(waiting)
+            waiting, count = [], 0
+    if waiting:
+        yield pa.concat_batches(waiting)
+
+
+def _batch_rows(dataset: ds.Dataset, columns: Sequence[str] | None) -> int:
+    """Rows a batch: fewer where they are wide, as a thousand scores a row would be."""
+    fragment = next(iter(dataset.get_fragments()), None)
+    if not isinstance(fragment, ds.ParquetFileFragment) or not fragment.metadata.num_row_groups:
+        return BATCH
+    group = fragment.metadata.row_group(0)
+    chunks = [group.column(i) for i in range(group.num_columns)]
+    if columns is not None:
+        chunks = [c for c in chunks if c.path_in_schema.split(".")[0] in columns]
+    # a dictionary may make 8,000 bytes a few; the number of values tells what they unpack to
+    size = sum(max(8 * chunk.num_values, chunk.total_uncompressed_size) for chunk in chunks)
+    return max(1, min(BATCH, BATCH_BYTES * int(group.num_rows) // max(1, int(size))))
+
+
+def _csv(files: list[Path], separator: str, fractions: Sequence[str]) -> ds.Dataset:
     """Types come from the first block, where fractions may still look like whole numbers."""
-    parse = pa.csv.ParseOptions(delimiter=separator)
+    _check_header(files[0], separator)
+    parse = pa.csv.ParseOptions(delimiter=separator, newlines_in_values=True)
     convert = pa.csv.ConvertOptions(null_values=[""], strings_can_be_null=True)
-    with pa.csv.open_csv(files[0], parse_options=parse, convert_options=convert) as reader:
+    look = pa.csv.ReadOptions(block_size=SEEN_BYTES)
+    with pa.csv.open_csv(files[0], look, parse, convert) as reader:
         found = reader.schema
-    repeated = sorted({n for n in found.names if found.names.count(n) > 1})
-    if repeated:
-        raise InputError(f"{name}: columns named twice: {', '.join(map(repr, repeated))}")
 
     def kind(field: pa.Field) -> pa.DataType:
-        if pa.types.is_integer(field.type) and field.name in fractions:
+        if field.name in fractions and (
+            pa.types.is_integer(field.type) or pa.types.is_null(field.type)
+        ):
             return pa.float64()
         return pa.string() if pa.types.is_null(field.type) else field.type
 
+    for field in found:
+        if pa.types.is_binary(field.type):
+            raise InputError(f"{files[0]}: column {field.name!r} is not UTF-8 text")
     schema = pa.schema([field.with_type(kind(field)) for field in found])
     convert.column_types = schema
     options = ds.CsvFileFormat(parse_options=parse, convert_options=convert)
     return ds.dataset([str(file) for file in files], schema=schema, format=options)
+
+
+def _check_header(file: Path, separator: str) -> None:
+    """The first line must have columns, each with a name of its own."""
+    with pa.input_stream(str(file)) as opened:  # unpacks .gz by the name
+        start = opened.read(65_536)
+    if not start.strip(b"\xef\xbb\xbf\r\n\t "):
+        raise InputError(f"{file}: is empty")
+    if b"\0" in start:
+        raise InputError(f"{file}: is neither Parquet nor a CSV file in UTF-8")
+    header = start.splitlines()[0].decode("utf-8-sig", errors="replace")
+    if separator not in header:
+        likely = [s for s in ",;\t|" if s in header]
+        hint = f"; perhaps input.separator: {json.dumps(likely[0])}" if likely else ""
+        raise InputError(
+            f"{file}: the first line has no {separator!r} between column names{hint}; "
+            f"it reads: {header[:100]}"
+        )
+    _refuse_repeated(file, next(csv.reader([header], delimiter=separator)))
+
+
+def _refuse_repeated(file: Path, names: Sequence[str]) -> None:
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise InputError(f"{file}: columns named twice: {', '.join(map(repr, repeated))}")
+
+
+def _kind(file: Path) -> str:
+    """What a file is, by its first bytes."""
+    if not file.is_file():
+        raise InputError(f"{file}: is neither a file nor a folder")
+    try:
+        with open(file, "rb") as opened:
+            start = opened.read(4)
+            opened.seek(max(0, os.fstat(opened.fileno()).st_size - 4))
+            end = opened.read(4)
+    except OSError as err:
+        raise InputError(f"{file}: cannot be read: {err.strerror}") from err
+    if start == b"PAR1":
+        if end not in (b"PAR1", b"PARE"):
+            raise InputError(f"{file}: is not a whole Parquet file: its end is missing")
+        return "parquet"
+    if file.suffix.lower() == ".parquet":
+        what = "is empty" if not start else "does not begin as Parquet files do"
+        raise InputError(f"{file}: is no Parquet file in spite of its name: it {what}")
+    return "csv"
 
 
 def _data_files(folder: Path) -> list[Path]:
@@ -116,11 +205,6 @@ def _data_files(folder: Path) -> list[Path]:
         folders[:] = sorted(f for f in folders if not f.startswith(("_", ".")))
         found += [Path(root, f) for f in sorted(files) if not f.startswith(("_", "."))]
     return found
-
-
-def _is_parquet(file: Path) -> bool:
-    with open(file, "rb") as opened:
-        return opened.read(4) == b"PAR1"
 
 
 def _tail_digest(file: str) -> str:
@@ -135,5 +219,22 @@ def _called(kind: str) -> str:
     return "Parquet" if kind == "parquet" else "CSV"
 
 
-def _first_line(err: BaseException) -> str:
+def _told(err: Exception, schema: pa.Schema | None = None) -> str:
+    """What pyarrow says of a file, in the words of someone who wrote the file."""
+    text = first_line(err)
+    ragged = re.search(r"CSV parse error: (?:Row #\d+: )?Expected (\d+) columns, got (\d+):", text)
+    if ragged is not None:
+        line = text[ragged.end() :].strip()
+        return f"a line has {ragged[2]} fields, the first line has {ragged[1]}: {line}"
+    place = re.search(r"CSV column #(\d+): (?:Row #\d+: )?CSV conversion error to \w+:", text)
+    if place is not None and schema is not None and int(place[1]) < len(schema):
+        field = schema.field(int(place[1]))
+        return (
+            f"column {field.name!r}: {text[place.end() :].strip()}, but the values before are of "
+            f"type {field.type}"
+        )
+    return text
+
+
+def first_line(err: BaseException) -> str:
     return str(err).splitlines()[0] if str(err) else type(err).__name__

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +14,7 @@ import pyarrow as pa
 
 from redcal_spark.columns import EXAMPLES, Columns, ScoreColumns
 from redcal_spark.config import Input, ScoreTable, SplitByColumn
-from redcal_spark.errors import InputError
+from redcal_spark.errors import InputError, JoinWarning
 from redcal_spark.splits import ColumnSplit, HashSplit, Split
 from redcal_spark.store.base import Store, Table
 
@@ -72,61 +73,46 @@ class _Side:
     @cached_property
     def fields(self) -> list[pa.Field]:
         """Its score columns, by the names they get."""
-        self._check_columns()
         old = (self.table.schema.field(c) for c in self.given.columns)
         return [pa.field(new, f.type) for new, f in zip(self.new_names, old, strict=True)]
 
-    def _check_columns(self) -> None:
-        has = self.table.schema.names
-        missing = [c for c in (self.id, *self.given.columns) if c not in has]
-        if missing:
-            raise InputError(
-                "\n".join(
-                    f"column {c!r} not found in {self.table.name}; it has: {', '.join(has)}"
-                    for c in missing
-                )
-            )
-
     @cached_property
     def rows(self) -> pa.Table:
-        self._check_columns()
-        found = list(self.table.batches([self.id, *self.given.columns]))
-        schema = pa.schema([self.table.schema.field(c) for c in (self.id, *self.given.columns)])
-        return pa.Table.from_batches(found, schema).combine_chunks()
+        wanted = list(dict.fromkeys([self.id, *self.given.columns]))
+        schema = pa.schema([self.table.schema.field(c) for c in wanted])
+        found = [_plain_ids(batch, self.id) for batch in self.table.batches(wanted)]
+        return pa.Table.from_batches(found, _plain_ids(schema.empty_table(), self.id).schema)
 
     @cached_property
     def scores(self) -> pa.Table:
-        return self.rows.select(list(self.given.columns)).rename_columns(self.new_names)
+        found = self.rows.select(list(self.given.columns)).rename_columns(self.new_names)
+        return found.combine_chunks()
 
     @cached_property
     def index(self) -> pd.Index[Any]:
         return _index(self.rows[self.id])
 
-    def place(self, ids: pa.Array) -> np.ndarray[Any, np.dtype[np.intp]]:
-        """Where the ids stand; -1 for those that are not there."""
-        wanted = _index(ids)
-        if wanted.dtype != self.index.dtype:
-            raise InputError(
-                f"ids have different types: {ids.type} in the input, "
-                f"{self.rows[self.id].type} in {self.table.name}"
-            )
-        return np.asarray(self.index.get_indexer(wanted))
+    @cached_property
+    def repeated(self) -> pd.Index[Any]:
+        return _repeated(self.index)
 
+    @cached_property
+    def places(self) -> pd.Series[int]:
+        """Where each id stands that stands there once."""
+        once = ~self.index.isin(self.repeated)
+        return pd.Series(np.flatnonzero(once), self.index[once])
 
-def _index(ids: Any) -> pd.Index[Any]:
-    if ids.null_count:
-        raise InputError(f"{ids.null_count:,} ids are null; a join needs every id")
-    found: pd.Index[Any] = pd.Index(ids.to_pandas())
-    if pd.api.types.is_integer_dtype(found.dtype):
-        found = found.astype("int64")
-    return found
+    def place(self, ids: pd.Index[Any]) -> np.ndarray[Any, np.dtype[np.intp]]:
+        """Where the ids stand; -1 for those that do not, or more than once."""
+        found = self.places.index.get_indexer(ids)
+        return np.where(found < 0, -1, self.places.to_numpy()[found] if len(self.places) else -1)
 
 
 class JoinedTable:
     """Rows with the scores of other tables beside them, joined on the id.
 
-    Ids must be unique and on every side. With the policy `inner` the others are left out.
-    The other tables are held in memory, the rows are not.
+    Ids must be unique and on every side. With the policy `inner` the others are left out, and a
+    warning says how many. The other tables are held in memory, the rows are not.
     """
 
     def __init__(
@@ -134,10 +120,18 @@ class JoinedTable:
     ):
         self.name = main.name
         self._main, self._sides, self._id, self._policy = main, sides, id, policy
-        if id not in main.schema.names:
-            raise InputError(
-                f"column {id!r} not found in {main.name}; it has: {', '.join(main.schema.names)}"
-            )
+        problems = _missing(main, [id])
+        for side in sides:
+            problems += _missing(side.table, [side.id, *side.given.columns])
+        for side in sides if not problems else ():
+            ours, theirs = main.schema.field(id).type, side.table.schema.field(side.id).type
+            if _family(ours) != _family(theirs):
+                problems.append(
+                    f"ids have different types: {id!r} is {ours} in {main.name}, {side.id!r} is "
+                    f"{theirs} in {side.table.name}; cast one of them"
+                )
+        if problems:
+            raise InputError("\n".join(problems))
 
     @property
     def schema(self) -> pa.Schema:
@@ -145,7 +139,7 @@ class JoinedTable:
         return pa.schema([*self._main.schema, *added])
 
     def count(self) -> int | None:
-        return self._main.count()
+        return self._joined[1]
 
     def identity(self) -> dict[str, Any]:
         return {
@@ -154,76 +148,121 @@ class JoinedTable:
         }
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        good = self.left_out[1]
+        repeated, _ = self._joined
         added = [[n for n in s.new_names if columns is None or n in columns] for s in self._sides]
         wanted = None
         if columns is not None:
             theirs = {name for names in added for name in names}
             wanted = list(dict.fromkeys([self._id, *(c for c in columns if c not in theirs)]))
-        start = 0
         for batch in self._main.batches(wanted):
-            keep = np.flatnonzero(good[start : start + batch.num_rows])
-            start += batch.num_rows
-            if len(keep) < batch.num_rows:
-                batch = batch.take(pa.array(keep))
-            ids = batch.column(self._id)
-            for side, names in zip(self._sides, added, strict=True):
-                place = pa.array(side.place(ids))
+            ids = _index(_plain_ids(batch, self._id).column(self._id))
+            places = [side.place(ids) for side in self._sides]
+            good = np.flatnonzero((np.stack(places) >= 0).all(axis=0) & ~ids.isin(repeated))
+            if len(good) < batch.num_rows:
+                batch = batch.take(pa.array(good))
+            for side, names, place in zip(self._sides, added, places, strict=True):
                 for name in names:
-                    scores = side.scores[name].combine_chunks().take(place)
-                    batch = batch.append_column(name, _one(scores))
+                    scores = _one(side.scores[name]).take(pa.array(place[good]))
+                    batch = batch.append_column(name, scores)
             yield batch if columns is None else batch.select(list(columns))
 
     @cached_property
-    def left_out(self) -> tuple[list[str], np.ndarray[Any, np.dtype[np.bool_]]]:
-        """What is wrong with the ids, in words, and the rows that can be joined."""
-        found = [batch.column(self._id) for batch in self._main.batches([self._id])]
-        ids = pa.chunked_array(found, self._main.schema.field(self._id).type)
-        index = _index(ids)
-        told: list[str] = []
-        good = ~index.duplicated(keep=False)
-        _tell(told, f"ids occur more than once in {self._main.name}", index[~good].unique())
+    def _joined(self) -> tuple[pd.Index[Any], int]:
+        """Ids that the rows have more than once, and the number of rows that can be joined."""
+        index = _all_ids(self._main, self._id)
+        repeated = _repeated(index)
+        good = ~index.isin(repeated) & index.notna()
+        told = _told(index, repeated, self._main.name)
         for side in self._sides:
-            twice = side.index.duplicated(keep=False)
-            _tell(
-                told, f"ids occur more than once in {side.table.name}", side.index[twice].unique()
-            )
-            good &= ~index.isin(side.index[twice])
+            told += _told(side.index, side.repeated, side.table.name)
             there = index.isin(side.index)
-            _tell(
-                told,
-                f"ids of {self._main.name} are not in {side.table.name}",
-                index[~there].unique(),
-            )
-            good &= there
-            lonely = side.index[~side.index.isin(index)].unique()
-            _tell(told, f"ids of {side.table.name} are not in {self._main.name}", lonely)
+            told += _tell(f"in {self._main.name} but not in {side.table.name}", index[~there])
+            lonely = side.index[~side.index.isin(index)]
+            told += _tell(f"in {side.table.name} but not in {self._main.name}", lonely)
+            good &= there & ~index.isin(side.repeated)
+        rows = int(np.count_nonzero(good))
         if told and self._policy == "error":
-            raise InputError(
-                "the tables cannot be joined:\n  "
-                + "\n  ".join(told)
-                + "\n  (input.join: inner leaves such ids out)"
-            )
-        return told, good
+            advice = "(input.join: inner leaves such ids out)"
+            raise InputError("\n  ".join(["the tables cannot be joined:", *told, advice]))
+        if told and not rows:
+            raise InputError("\n  ".join(["the join leaves no rows:", *told]))
+        if told:
+            left = f"the join leaves out {len(index) - rows:,} of {len(index):,} rows"
+            warnings.warn("; ".join([left, *told]), JoinWarning, stacklevel=2)
+        return repeated, rows
+
+
+def _missing(table: Table, columns: Sequence[str]) -> list[str]:
+    has = table.schema.names
+    return [
+        f"column {c!r} not found in {table.name}; it has: {', '.join(has)}"
+        for c in columns
+        if c not in has
+    ]
 
 
 def _one(array: Any) -> pa.Array:
-    return array if not isinstance(array, pa.ChunkedArray) else pa.concat_arrays(array.chunks)
+    """A column that was combined, as one array."""
+    if not isinstance(array, pa.ChunkedArray):
+        return array
+    return array.chunk(0) if array.num_chunks else pa.array([], array.type)
 
 
-def _tell(told: list[str], what: str, ids: pd.Index[Any]) -> None:
-    if len(ids):
-        shown = ", ".join(repr(i) for i in ids[:EXAMPLES].tolist())
-        told.append(f"{len(ids):,} {what}; first: {shown}")
+def _family(kind: pa.DataType) -> str:
+    """Ids of one family are compared as they are."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if pa.types.is_integer(kind):
+        return "integer"
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return "text"
+    return str(kind)
+
+
+def _plain_ids(rows: Any, id: str) -> Any:
+    """The rows (a batch or a table) with ids of one type for each family."""
+    place = rows.schema.get_field_index(id)
+    family = _family(rows.schema.field(place).type)
+    kind = {"integer": pa.int64(), "text": pa.string()}.get(family)
+    if kind is None:
+        return rows
+    return rows.set_column(place, id, rows.column(place).cast(kind, safe=False))
+
+
+def _index(ids: Any) -> pd.Index[Any]:
+    """Ids to be looked up. Integers stay integers beside nulls."""
+    kinds = {pa.int64(): pd.Int64Dtype()} if ids.null_count else {}
+    found: pd.Index[Any] = pd.Index(ids.to_pandas(types_mapper=kinds.get))
+    return found
+
+
+def _all_ids(table: Table, id: str) -> pd.Index[Any]:
+    kind = _plain_ids(pa.schema([table.schema.field(id)]).empty_table(), id).schema.field(0).type
+    found = [_plain_ids(batch, id).column(0) for batch in table.batches([id])]
+    return _index(pa.chunked_array(found, kind))
+
+
+def _repeated(index: pd.Index[Any]) -> pd.Index[Any]:
+    return index[index.duplicated() & index.notna()].unique()
+
+
+def _told(index: pd.Index[Any], repeated: pd.Index[Any], name: str) -> list[str]:
+    nulls = int(np.count_nonzero(index.isna()))
+    told = [f"null in {name}: {_ids(nulls)}"] if nulls else []
+    return told + _tell(f"more than once in {name}", repeated)
+
+
+def _tell(what: str, ids: pd.Index[Any]) -> list[str]:
+    ids = ids[ids.notna()].unique()
+    shown = ", ".join(repr(i) for i in ids[:EXAMPLES].tolist())
+    return [f"{what}: {_ids(len(ids))}, first {shown}"] if len(ids) else []
+
+
+def _ids(count: int) -> str:
+    return f"{count:,} {'id' if count == 1 else 'ids'}"
 
 
 def duplicate_ids(table: Table, id: str) -> list[str]:
     """For `check --ids`: what is wrong with the ids of a table, in words."""
-    found = [batch.column(id) for batch in table.batches([id])]
-    index = pd.Index(pa.chunked_array(found, table.schema.field(id).type).to_pandas())
-    told: list[str] = []
-    _tell(told, f"ids occur more than once in {table.name}", index[index.duplicated()].unique())
-    nulls = sum(array.null_count for array in found)
-    if nulls:
-        told.append(f"{nulls:,} ids are null in {table.name}")
-    return told
+    index = _all_ids(table, id)
+    return _told(index, _repeated(index), table.name)

@@ -75,7 +75,7 @@ def write_parquet(
 
 def _batch(schema: pa.Schema, d: int, seed: int, group: tuple[int, int]) -> pa.RecordBatch:
     start, rows = group
-    label, one, two = _draw(rows, d, (seed, start), noise=0.04, tilt=0.02)
+    label, one, two = _draw(rows, d, (seed, start), noise=0.1, tilt=0.05)
     arrays = [pa.array(np.arange(start, start + rows)), pa.array(label)]
     for place, scores in ((2, one), (3, two)):
         # divided in float64, for all bits of a real score are in use

@@ -48,10 +48,12 @@ def case(seed: int) -> tuple[Problem, ReconciledPair]:
 
 
 @cache
-def converged(seed: int) -> tuple[Problem, ReconciledPair]:
+def converged(seed: int, width: Any = np.float64) -> tuple[Problem, ReconciledPair]:
     """A converged run of ReDCal on a problem that moves, or the next one that is so."""
     while True:
         problem = problems.random_problem(seed, algorithm="redcal", max_rounds=200, max_steps=200)
+        f1, f2 = (np.array(f).astype(width).tolist() for f in (problem.f1, problem.f2))
+        problem = replace(problem, f1=f1, f2=f2)
         pair = fit(problem)
         if pair.status == "converged" and pair.log:
             return problem, pair
@@ -172,15 +174,15 @@ def through(kind: str, pair: ReconciledPair, f1: Array, f2: Array, y: Any) -> li
 @pytest.mark.parametrize("kind", ["pandas", "arrow"])
 @pytest.mark.parametrize("seed", CONVERGING[:12])
 def test_fitting_again_through_a_table_gives_no_patch(seed: int, kind: str, width: Any) -> None:
-    problem, _ = converged(seed)
+    problem, expected = converged(seed, width)
     f1, f2 = (np.array(f).astype(width) for f in (problem.f1, problem.f2))
     y = arrays(problem)[2]
     model = reconciler(problem)
     with quietly():
         pair = model.fit(f1, f2, y)
-        if pair.status != "converged":
-            pytest.skip("as float32 this problem does not converge")
-        again = model.fit(*through(kind, pair, f1, f2, y), y)
+        assert pair.log == expected.log
+        new1, new2 = through(kind, pair, f1, f2, y)
+        again = model.fit(new1, new2, y)
     assert (again.status, again.log) == ("converged", ())
 
 
@@ -194,8 +196,8 @@ def test_fitting_again_on_the_new_columns_of_the_same_table(seed: int, kind: str
         data = pa.Table.from_pandas(data, preserve_index=False)
     with quietly():
         done = pair.apply(data)
-        names = {"model_1": "model_1_reconciled", "model_2": "model_2_reconciled"}
-        again = reconciler(problem, **names).fit(done)
+        names = {f"model_{i}": f"model_{i}_reconciled" for i in (1, 2)}
+        again = reconciler(problem, 1, **names).fit(done)
     assert (again.status, again.log) == ("converged", ())
 
 
@@ -213,6 +215,16 @@ def test_a_log_cut_anywhere_and_continued_gives_the_same_log(seed: int) -> None:
         resumed = model.fit_gathered(found, layout, log=whole.log[:cut])
         assert (resumed.log, resumed.status) == (whole.log, whole.status)
         assert resumed.zero_calibrations <= whole.zero_calibrations
+
+
+@pytest.mark.parametrize("name", ["norm_equals_adaptive_beta", "norm_above_adaptive_beta"])
+def test_an_adaptive_beta_is_found_again_inside_the_round(name: str) -> None:
+    problem = problems.edge_cases()[name]
+    whole = fit(problem)
+    assert len(fit(replace(problem, adaptive_beta=False)).log) > len(whole.log)  # it is in force
+    for cut in range(1, len(whole.log) + 1):
+        model, found, layout = gathered(problem)
+        assert model.fit_gathered(found, layout, log=whole.log[:cut]).log == whole.log
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -124,9 +124,7 @@ def test_scores_are_exact_up_to_a_shift_of_the_row(
     expected = integers(loss, f)
     assert gaps(found) == gaps(expected)
     actions = respond(f.astype(np.float64), LossFamily((loss,)))[0]
-    assert actions.tolist() == [
-        oracle.argmin([row[i] for row in expected]) for i in range(len(f))
-    ]
+    assert actions.tolist() == [oracle.argmin([row[i] for row in expected]) for i in range(len(f))]
 
 
 @pytest.mark.parametrize("rows", [3, 5_000])
@@ -160,7 +158,7 @@ def test_as_many_classes_as_are_allowed() -> None:
     one, two = np.zeros((1, d)), np.zeros((1, d))
     one[:, 0], two[:, 1] = 1.0, 1.0
     problem = Problem(
-        one.tolist(), two.tolist(), [0], {"l": costs.tolist()}, "redcal", 0.1, 0.5, beta=0.1
+        one.tolist(), two.tolist(), one.tolist(), {"l": costs.tolist()}, "redcal", 0.1, 0.5, 0.1
     )
     pair = fit(problem)
     same_as(pair, oracle.fit(problem))

@@ -177,7 +177,7 @@ def test_other_arguments(changed: dict[str, Any], message: str) -> None:
 
 def test_numbers_of_numpy_are_numbers() -> None:
     found = Parameters(alpha=np.float64(0.1), eta=1).resolve(10, 2)
-    assert (found.alpha, found.eta) == (Fraction(1, 10), 1)
+    assert (found.alpha, found.eta) == (Fraction(1, 10), Fraction(1))
 
 
 def test_alpha_and_eta_are_optional_for_decision_calibration() -> None:

@@ -1,0 +1,461 @@
+"""The Spark engine: blocks in scratch storage, one small statistics row a task.
+
+Only DataFrames, `mapInArrow`, writes and reads: classic Spark, Spark Connect and serverless alike.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import tempfile
+import time
+import zipfile
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col
+
+from redcal_spark.blocks import Block
+from redcal_spark.engines.base import Engine, Region
+from redcal_spark.engines.local import LocalEngine
+from redcal_spark.engines.scratch import PREFIX, is_leftover, is_path, remove_folder, run_name
+from redcal_spark.errors import UsageError
+from redcal_spark.events import Disagreement
+from redcal_spark.fixed_point import Ints
+from redcal_spark.gather import Gathered, Scanner
+from redcal_spark.kernel import Rules, Scan, scan
+from redcal_spark.metrics import Totals
+from redcal_spark.packing import Array, unpack, unpack_gathered
+from redcal_spark.parallel import ordered
+from redcal_spark.patches import Patch
+from redcal_spark.statistics import GapSums, Residuals, Sums
+from redcal_spark.tasks import DDL, AskTask, KeepTask, Question, ScanTask, State, add_up, blocks_of
+
+log = logging.getLogger(__name__)
+
+DRIVER_BUDGET = 256 * 2**20
+Keep = Literal["all", "active", "frozen"] | Disagreement
+
+
+class Scratch:
+    """A place that every worker sees: a path, or a schema of the catalog. Emptied at the end."""
+
+    def __init__(self, spark: SparkSession, place: str | None):
+        self.spark = spark
+        self.place = place if place is not None else _local_place(spark)
+        self.name = run_name()
+        self._made: list[str] = []
+
+    def write(self, frame: DataFrame) -> DataFrame:
+        """Write blocks and read them back with a known schema; nothing is computed twice."""
+        place = self._next()
+        writer = (
+            frame.write.option("compression", "none")
+            # A cell of 4 MB overruns the heap when Parquet looks at sizes every 100 rows only.
+            .option("parquet.page.size.row.check.min", "1")
+            .option("parquet.page.size.row.check.max", "1")
+            .option("parquet.block.size.row.check.min", "1")
+            .option("parquet.block.size.row.check.max", "1")
+            .option("parquet.block.size", str(8 * 2**20))
+            .option("parquet.enable.dictionary", "false")
+        )
+        if is_path(place):
+            writer.mode("overwrite").parquet(place)
+            return self.spark.read.schema(DDL).parquet(place)
+        writer.mode("overwrite").format("parquet").saveAsTable(place)
+        return self.spark.read.table(place)
+
+    def _next(self) -> str:
+        if self.place is None:
+            raise UsageError(
+                "engine.scratch: must name a path or a catalog schema that every worker sees, "
+                "since this session is not a local one"
+            )
+        if not self._made:
+            self.remove_leftovers()
+        number = len(self._made)
+        made = (
+            f"{self.place}/{self.name}/{number}"
+            if is_path(self.place)
+            else (f"{self.place}.{self.name}_{number}")
+        )
+        self._made.append(made)
+        return made
+
+    def close(self) -> None:
+        """Remove all that was written here."""
+        if not self._made or self.place is None:
+            return
+        made, self._made = self._made, []
+        if is_path(self.place):
+            self._remove_path(f"{self.place}/{self.name}", made)
+        else:
+            for table in made:
+                self.spark.sql(f"DROP TABLE IF EXISTS {quoted(table)}")
+
+    def _remove_path(self, folder: str, parts: Sequence[str]) -> None:
+        if remove_folder(folder):
+            return
+        # Not visible from here (an object store, another machine): empty it through Spark.
+        nothing = self.spark.createDataFrame([], DDL)
+        for part in parts:
+            nothing.write.mode("overwrite").parquet(part)
+
+    def remove_leftovers(self) -> list[str]:
+        """Remove what runs left that died."""
+        assert self.place is not None
+        if is_path(self.place):
+            root = Path(self.place.removeprefix("file://").removeprefix("file:"))
+            dead = [p for p in sorted(root.glob(f"{PREFIX}_*")) if is_leftover(p.name)]
+            for folder in dead:
+                remove_folder(str(folder))
+            return [folder.name for folder in dead]
+        try:
+            listed = f"SHOW TABLES IN {quoted(self.place)} LIKE '{PREFIX}*'"
+            found = self.spark.sql(listed).collect()
+        except AnalysisException as err:
+            raise UsageError(f"engine.scratch: no schema {self.place}") from err
+        names = [row["tableName"] for row in found]
+        dead_tables = [n for n in names if is_leftover(n.rsplit("_", 1)[0])]
+        for name in dead_tables:
+            self.spark.sql(f"DROP TABLE IF EXISTS {quoted(f'{self.place}.{name}')}")
+        return dead_tables
+
+
+def quoted(name: str) -> str:
+    """A table's name for SQL, each part in backticks."""
+    return ".".join("`" + part.replace("`", "``") + "`" for part in name.split("."))
+
+
+def _local_place(spark: SparkSession) -> str | None:
+    """A temporary folder is good enough where the workers are this machine."""
+    try:
+        master = spark.conf.get("spark.master", "")
+    except PySparkException:
+        return None
+    if str(master).startswith("local"):
+        return str(Path(tempfile.gettempdir(), "redcal_spark"))
+    return None
+
+
+_shipped: dict[int, str] = {}
+
+
+def ship_package(spark: SparkSession) -> None:
+    """Send this package to the workers, once a session: they need not have it installed."""
+    if id(spark) in _shipped:
+        return
+    root = Path(__file__).parents[1]
+    files = sorted(root.rglob("*.py"))
+    digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
+    folder = Path(tempfile.mkdtemp(prefix="redcal-"))
+    archive = folder / f"redcal_spark_{digest}.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        for file in files:
+            packed.write(file, f"{root.name}/{file.relative_to(root)}")
+    spark.addArtifacts(str(archive), pyfile=True)
+    _shipped[id(spark)] = digest
+
+
+class Stored:
+    """Blocks in scratch, with patches that were found since and are replayed on every pass."""
+
+    def __init__(self, scratch: Scratch, frame: DataFrame, rules: Rules, round: int | None = None):
+        self.scratch = scratch
+        self.rules = rules
+        self.round = round
+        self.pending: list[Patch] = []
+        self._frame = frame
+        self._blocks = frame.where(col("kind") == "fit").select("data")
+        self._quickest: float | None = None  # seconds of a pass with nothing to replay
+        self._wasted = 0.0  # seconds spent on replaying since the blocks were written
+        self._rewrite_cost: float | None = None
+
+    @property
+    def state(self) -> State:
+        return State(self.rules, tuple(self.pending), self.round)
+
+    def ask(self, question: Question, model: int = 0) -> dict[str, Array]:
+        """One pass: statistics of the rows as patched so far."""
+        start = time.perf_counter()
+        frame = self._blocks.mapInArrow(AskTask(self.state, question, model), DDL)
+        total: dict[str, Array] = {}
+        for _, data in collected(frame):
+            add_up(total, unpack(data)[1])
+        self._spent(time.perf_counter() - start)
+        return total
+
+    def _spent(self, seconds: float) -> None:
+        if self._quickest is None or seconds < self._quickest:
+            self._quickest = seconds
+        self._wasted += seconds - self._quickest
+
+    @property
+    def rewrite_pays(self) -> bool:
+        """Rent or buy: once replaying has cost as much as a rewrite would, rewrite.
+
+        That is never more than twice as dear as knowing the future.
+        """
+        cost = self._rewrite_cost or 3.0 * (self._quickest or 0.0)
+        return bool(self.pending) and self._wasted > cost
+
+    def kept(self, keep: Keep) -> DataFrame:
+        """Some rows as patched so far, as blocks and statistics; not computed yet."""
+        return self._blocks.mapInArrow(KeepTask(self.state, keep), DDL)
+
+    def rewrite(self, keep: Keep) -> dict[str, Array]:
+        """Write the rows as patched so far; the statistics come with the same committed write."""
+        start = time.perf_counter()
+        self._frame = self.scratch.write(self.kept(keep))
+        if keep == "all" and self.pending:
+            self.round = self.pending[-1].round  # inside a round its event stays frozen
+        self._blocks = self._frame.where(col("kind") == "fit").select("data")
+        self.pending = []
+        found = statistics(self._frame)
+        self._rewrite_cost = time.perf_counter() - start
+        self._wasted, self._quickest = 0.0, None
+        return found
+
+
+def statistics(frame: DataFrame) -> dict[str, Array]:
+    total: dict[str, Array] = {}
+    for _, data in collected(frame.where(col("kind") == "statistics")):
+        add_up(total, unpack(data)[1])
+    return total
+
+
+def collected(frame: DataFrame) -> Iterator[tuple[str, Any]]:
+    """Rows of (kind, data) at the driver."""
+    table: pa.Table = frame.select("kind", "data").toArrow()
+    for kind, data in zip(table.column("kind"), table.column("data"), strict=True):
+        yield kind.as_py(), data.as_buffer()
+
+
+class SparkScan:
+    """The one scan of a DataFrame, and the engine that goes on from it."""
+
+    def __init__(
+        self,
+        frame: DataFrame,
+        scanner: Scanner,
+        scratch: Scratch,
+        driver_budget: int = DRIVER_BUDGET,
+        threads: int | None = None,
+    ):
+        ship_package(scratch.spark)
+        self.scanner = scanner
+        self.scratch = scratch
+        self.driver_budget = driver_budget
+        self.threads = threads
+        self.written = scratch.write(frame.mapInArrow(ScanTask(scanner), DDL))
+        self.gathered = Gathered.nothing(scanner.rules, scanner.layout.n_classes)
+        self.bytes = 0
+        for _, data in collected(self.written.where(col("kind") == "statistics")):
+            found, size = unpack_gathered(data)
+            self.gathered.merge(found)
+            self.bytes += size
+
+    def engine(self, rules: Rules) -> Engine:
+        """Local if the active rows of both splits fit the driver's budget, else distributed."""
+        if self.bytes <= self.driver_budget:
+            log.info("handing over: %s bytes of active rows go to the driver", f"{self.bytes:,}")
+            found: dict[str, list[Block]] = {"fit": [], "judge": []}
+            for kind, data in collected(self.written.where(col("kind") != "statistics")):
+                found[kind] += blocks_of([data])
+            for kind, part in (("fit", self.gathered.fit), ("judge", self.gathered.judge)):
+                part.scans = _scans(found[kind], self.scanner.rules, self.threads)
+            fit = self.gathered.fit
+            return LocalEngine(fit.scans, fit.rows, rules, self.threads)
+        stored = Stored(self.scratch, self.written, rules)
+        counts = list(self.gathered.fit.totals.events)
+        row_bytes = 8 * self.scanner.layout.n_classes + 4
+        return SparkEngine(
+            stored, self.gathered.fit.rows, counts, row_bytes, self.driver_budget, self.threads
+        )
+
+
+def _scans(blocks: Sequence[Block], rules: Rules, threads: int | None) -> list[Scan]:
+    return list(ordered(partial(scan, rules=rules, everywhere=True), blocks, threads))
+
+
+class SparkEngine:
+    """Every step a job over the blocks in scratch, until what is left fits the driver."""
+
+    def __init__(
+        self,
+        stored: Stored,
+        rows: int,
+        counts: list[Ints],
+        row_bytes: int,
+        driver_budget: int,
+        threads: int | None = None,
+    ):
+        self.rows = rows
+        self.totals: Totals | None = None
+        self._stored = stored
+        self._counts: list[Ints] | None = counts
+        self._row_bytes = row_bytes
+        self._budget = driver_budget
+        self._threads = threads
+        self._local: LocalEngine | None = None
+
+    def disagreements(self) -> Sequence[Ints]:
+        if self._local is not None:
+            return self._local.disagreements()
+        if self._counts is None:
+            self._counts = self._count()
+        return self._counts
+
+    def _count(self) -> list[Ints]:
+        if self._stored.rewrite_pays:
+            return _event_counts(self._stored.rewrite("active"), self._stored.rules)
+        counts = _event_counts(self._stored.ask("events"), self._stored.rules)
+        # A row may be in an event of several losses, so this is at least what is active.
+        if self._fits(sum(int(c.sum()) for c in counts)):
+            blocks = self._collect("active")
+            scans = _scans(blocks, self._stored.rules, self._threads)
+            self._local = LocalEngine(scans, self.rows, self._stored.rules, self._threads)
+        return counts
+
+    def freeze(self, event: Disagreement | None) -> Region:
+        if self._local is not None:
+            return self._local.freeze(event)
+        if event is None:
+            return _Everywhere(self)
+        assert self._counts is not None
+        rows = int(self._counts[event.loss][event.a1, event.a2])
+        return self._region(event, rows)
+
+    def _region(self, keep: Keep, rows: int, round: int | None = None) -> Region:
+        if self._fits(rows):
+            return _HandedOver(self, self._collect(keep))
+        scratch = self._stored.scratch
+        frame = scratch.write(self._stored.kept(keep))
+        return _Frozen(self, Stored(scratch, frame, self._stored.rules, round), frame)
+
+    def _fits(self, rows: int) -> bool:
+        return rows * self._row_bytes <= self._budget
+
+    def _collect(self, keep: Keep) -> list[Block]:
+        found = collected(self._stored.kept(keep))
+        return blocks_of([data for kind, data in found if kind == "fit"])
+
+    def replay(self, log: Sequence[Patch]) -> Region | None:
+        if self._local is not None:
+            return self._local.replay(log)
+        self._stored.pending += log
+        self._counts = None
+        if not log or log[-1].kind == "score" or log[-1].round is None:
+            return None
+        first = next(p for p in reversed(log) if p.kind == "reconcile")
+        return self._region("frozen", first.rows, log[-1].round)
+
+    def gaps(self) -> GapSums:
+        if self._local is not None:
+            return self._local.gaps()
+        if self._stored.rewrite_pays:
+            self._stored.rewrite("all")
+        found = self._stored.ask("gaps")
+        scores = found["scores_1"], found["scores_2"]
+        return GapSums(found["rows"], found["labels"], scores)
+
+    def patch(self, patch: Patch) -> None:
+        if self._local is not None:
+            self._local.patch(patch)
+        else:
+            self._stored.pending.append(patch)
+
+    def round_closed(self, patches: Sequence[Patch]) -> None:
+        """The rows of a region join the others: its patches are replayed on them from now on."""
+        self._stored.pending += patches
+        self._counts = None
+
+    def close(self) -> None:
+        if self._local is not None:
+            self._local.close()
+
+
+class _Everywhere:
+    """All rows, where they are."""
+
+    def __init__(self, engine: SparkEngine):
+        self._engine = engine
+        self._stored = engine._stored
+
+    def sums(self) -> Sums:
+        return _sums(self._stored.ask("sums"))
+
+    def residuals(self, model: int) -> Residuals:
+        if self._stored.rewrite_pays:
+            self._stored.rewrite("all")
+        return _residuals(self._stored.ask("residuals", model))
+
+    def patch(self, patch: Patch) -> None:
+        self._stored.pending.append(patch)
+
+    def close(self) -> None:
+        self._engine.round_closed([])
+
+
+class _Frozen(_Everywhere):
+    """The rows of an event, as blocks of their own."""
+
+    def __init__(self, engine: SparkEngine, stored: Stored, written: DataFrame):
+        super().__init__(engine)
+        self._stored = stored
+        self._patches: list[Patch] = []
+        self._written = written
+
+    def sums(self) -> Sums:
+        return _sums(statistics(self._written))
+
+    def patch(self, patch: Patch) -> None:
+        super().patch(patch)
+        self._patches.append(patch)
+
+    def close(self) -> None:
+        self._engine.round_closed(self._patches)
+
+
+class _HandedOver:
+    """The rows of an event at the driver; what is found there is replayed on the stored rows."""
+
+    def __init__(self, engine: SparkEngine, blocks: list[Block]):
+        self._engine = engine
+        self._patches: list[Patch] = []
+        rules = engine._stored.rules
+        local = LocalEngine(_scans(blocks, rules, 1), engine.rows, rules, engine._threads)
+        self._region = local.freeze(None)
+
+    def sums(self) -> Sums:
+        return self._region.sums()
+
+    def residuals(self, model: int) -> Residuals:
+        return self._region.residuals(model)
+
+    def patch(self, patch: Patch) -> None:
+        self._region.patch(patch)
+        self._patches.append(patch)
+
+    def close(self) -> None:
+        self._engine.round_closed(self._patches)
+
+
+def _event_counts(found: dict[str, Array], rules: Rules) -> list[Ints]:
+    none = [np.zeros((x.n_actions, x.n_actions), np.int64) for x in rules.losses.losses]
+    return [found.get(f"events.{i}", zero) for i, zero in enumerate(none)]
+
+
+def _sums(found: dict[str, Array]) -> Sums:
+    scores = found["sum_scores_1"], found["sum_scores_2"]
+    return Sums(int(found["sum_rows"][0]), found["sum_labels"], scores)
+
+
+def _residuals(found: dict[str, Array]) -> Residuals:
+    return Residuals(found["counts"], found["labels"], found["scores"])

@@ -1,0 +1,113 @@
+"""Packing: blocks and statistics as bytes, and back. Plain data with a checksum, never a pickle."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from redcal_spark.blocks import Block
+from redcal_spark.columns import Problems
+from redcal_spark.errors import RunError
+from redcal_spark.gather import Gathered, Part
+from redcal_spark.metrics import Totals
+
+Array = npt.NDArray[Any]
+
+_MAGIC = b"rdcl"
+_HEAD = struct.Struct("<4sII")  # magic, checksum of all that follows, length of the description
+_TYPES = ("int32", "int64", "bool", "uint8", "uint16", "uint32")
+
+
+def pack(data: Mapping[str, Any], arrays: Mapping[str, Array]) -> bytes:
+    """Plain data (as JSON) and integer arrays (as they are) in one piece of bytes."""
+    shapes = {name: (str(a.dtype), a.shape) for name, a in arrays.items()}
+    head = json.dumps({"data": data, "arrays": shapes}).encode()
+    head += b" " * (-(_HEAD.size + len(head)) % 8)  # arrays start aligned
+    body = b"".join([head, *(np.ascontiguousarray(a).tobytes() for a in arrays.values())])
+    return _HEAD.pack(_MAGIC, zlib.crc32(body), len(head)) + body
+
+
+def unpack(packed: Any) -> tuple[dict[str, Any], dict[str, Array]]:
+    """What `pack` was given; arrays are views of the bytes. Damage is noticed."""
+    view = memoryview(packed)
+    try:
+        magic, checksum, length = _HEAD.unpack_from(view)
+        if magic != _MAGIC or zlib.crc32(view[_HEAD.size :]) != checksum:
+            raise ValueError("checksum")
+        head = json.loads(bytes(view[_HEAD.size : _HEAD.size + length]))
+    except (struct.error, ValueError) as err:
+        raise RunError("a packed block is damaged: its checksum does not fit") from err
+    arrays, start = {}, _HEAD.size + length
+    for name, (kind, shape) in head["arrays"].items():
+        if kind not in _TYPES:
+            raise RunError(f"a packed block holds {kind}, which no block has")
+        count = int(np.prod(shape, dtype=np.int64))
+        arrays[name] = np.frombuffer(view, kind, count, start).reshape(shape)
+        start += arrays[name].nbytes
+    return head["data"], arrays
+
+
+def pack_block(block: Block) -> bytes:
+    arrays = {"f1": block.f1, "f2": block.f2}
+    return pack({}, arrays if block.y is None else arrays | {"y": block.y})
+
+
+def unpack_block(packed: Any) -> Block:
+    _, arrays = unpack(packed)
+    return Block(arrays["f1"], arrays["f2"], arrays.get("y"))
+
+
+def pack_gathered(gathered: Gathered, active_bytes: int) -> bytes:
+    """The counts of a scan, and the size of its active rows, but not these."""
+    data: dict[str, Any] = {"active_bytes": active_bytes} | {
+        name: getattr(gathered, name) for name in ("rows", "unlabelled", "unused", "bad", "off_sum")
+    }
+    data["problems"] = gathered.problems.to_json()
+    arrays: dict[str, Array] = {}
+    for name, part in (("fit", gathered.fit), ("judge", gathered.judge)):
+        data[name], found = totals_to_plain(part.totals)
+        arrays |= {f"{name}.{key}": a for key, a in found.items()}
+    return pack(data, arrays)
+
+
+def unpack_gathered(packed: Any) -> tuple[Gathered, int]:
+    data, arrays = unpack(packed)
+    active_bytes = int(data.pop("active_bytes"))
+    parts = []
+    for name in ("fit", "judge"):
+        own = {k.removeprefix(f"{name}."): a for k, a in arrays.items() if k.startswith(f"{name}.")}
+        parts.append(Part(totals_from_plain(data.pop(name), own)))
+    problems = Problems.from_json(data.pop("problems"))
+    return Gathered(parts[0], parts[1], problems=problems, **data), active_bytes
+
+
+def totals_to_plain(totals: Totals) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Brier sums do not fit int64: they travel as text."""
+    arrays = {"optimum": totals.optimum, "gaps": totals.gaps}
+    for name in ("pairs", "events", "labels", "scores"):
+        arrays |= {f"{name}.{i}": a for i, a in enumerate(getattr(totals, name))}
+    return {"rows": totals.rows, "brier": [str(b) for b in totals.brier]}, arrays
+
+
+def totals_from_plain(data: Mapping[str, Any], arrays: Mapping[str, Array]) -> Totals:
+    def family(name: str) -> tuple[Any, ...]:
+        count = sum(key.startswith(f"{name}.") for key in arrays)
+        return tuple(arrays[f"{name}.{i}"] for i in range(count))
+
+    one, two = (int(b) for b in data["brier"])
+    return Totals(
+        data["rows"],
+        (one, two),
+        family("pairs"),
+        family("events"),
+        family("labels"),
+        family("scores"),
+        arrays["optimum"],
+        arrays["gaps"],
+    )

@@ -1,0 +1,106 @@
+"""The Spark session: the one that is there, or a local one with Delta."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from redcal_spark.errors import RunError, UsageError
+
+# Why each: a laptop is no cluster.
+LOCAL = {
+    "spark.ui.enabled": "false",  # no port to claim
+    "spark.ui.showConsoleProgress": "false",  # our own progress is on the terminal
+    "spark.log.level": "ERROR",
+    "spark.driver.host": "127.0.0.1",  # works without a network
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "8",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.databricks.delta.snapshotPartitions": "2",  # ten times quicker on small logs
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+
+
+def get_session(**settings: str) -> SparkSession:
+    """The active session if there is one, else a local one with Delta configured."""
+    active = active_session()
+    return active if active is not None else local_session(**settings)
+
+
+def active_session() -> SparkSession | None:
+    try:
+        return SparkSession.getActiveSession()
+    except PySparkException:
+        return None
+
+
+def local_session(**settings: str) -> SparkSession:
+    """A local session of this process. Needs Java; Spark's own resolver fetches Delta's jars."""
+    # Workers take the first python3 on PATH otherwise, which may not have our packages.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    _need_java()
+    builder = SparkSession.builder.master(settings.pop("master", "local[*]")).appName("redcal")
+    for key, value in {**LOCAL, **settings}.items():
+        builder = builder.config(key, value)
+    try:
+        from delta import configure_spark_with_delta_pip
+    except ImportError as err:
+        raise UsageError(
+            "delta-spark is not installed: pip install 'redcal-spark[spark]' "
+            "(--engine local needs no Spark)"
+        ) from err
+    with _quiet() as said:
+        try:
+            return configure_spark_with_delta_pip(builder).getOrCreate()
+        except Exception as err:
+            raise RunError(_why(err, said)) from err
+
+
+def _need_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    if shutil.which("java") is None and not (home and os.path.exists(f"{home}/bin/java")):
+        raise UsageError(
+            "Spark needs Java 17 or later, and there is no `java` on PATH and no JAVA_HOME; "
+            "install one, or use --engine local, which needs neither Java nor Spark"
+        )
+
+
+def _why(err: Exception, said: str) -> str:
+    with open(said, encoding="utf-8", errors="replace") as file:
+        text = file.read()
+    if "unresolved dependency" in text or "not found" in text:
+        return (
+            "Spark could not fetch Delta's jars from its Maven repositories; set "
+            "spark.jars.repositories or spark.jars.ivySettings to a mirror that has "
+            "io.delta:delta-spark, or use --engine local, which needs no jars"
+        )
+    last = [line for line in text.splitlines() if line.strip()][-3:]
+    return (
+        f"Spark did not start: {err}\n  "
+        + "\n  ".join(last)
+        + "\n  (--engine local needs no Spark)"
+    )
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[str]:
+    """Send what the JVM says on standard error to a file: it inherits ours when it starts."""
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="redcal-spark-", suffix=".log", delete=False
+    ) as file:
+        sys.stderr.flush()
+        saved = os.dup(2)
+        os.dup2(file.fileno(), 2)
+        try:
+            yield file.name
+        finally:
+            os.dup2(saved, 2)
+            os.close(saved)

@@ -1,0 +1,84 @@
+"""What Delta tables can hold: types that are widened on the way in, types that have no place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import pyarrow as pa
+
+# delta-rs stores unsigned numbers in signed ones of the same width, where large values do not fit.
+WIDER = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+    pa.float16(): pa.float32(),
+}
+
+
+def delta_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema in types that a Delta table keeps without loss of values."""
+    return pa.schema([_rebuilt(field, _wider) for field in schema], metadata=schema.metadata)
+
+
+def unstorable(schema: pa.Schema) -> list[str]:
+    """Why a Delta table cannot hold rows of this schema, in words."""
+    told = []
+    for field in schema:
+        found: list[pa.DataType] = []
+        _rebuilt(field, partial(_noted, found))
+        bad = [kind for kind in found if _has_no_place(kind)]
+        if bad:
+            told.append(
+                f"column {field.name!r} has type {field.type}; Delta tables cannot hold {bad[0]}: "
+                "cast the column in the input, or leave it out"
+            )
+    seen: dict[str, str] = {}
+    for name in schema.names:
+        other = seen.setdefault(name.casefold(), name)
+        if other is not name:
+            told.append(
+                f"columns {other!r} and {name!r} have the same name but for upper and lower case, "
+                "which Delta tables do not tell apart: rename one in the input"
+            )
+    return told
+
+
+def _wider(kind: pa.DataType) -> pa.DataType:
+    return WIDER.get(kind, kind)
+
+
+def _has_no_place(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_time(kind)
+        or pa.types.is_duration(kind)
+        or pa.types.is_interval(kind)
+        or pa.types.is_decimal256(kind)
+        or pa.types.is_union(kind)
+    )
+
+
+def _noted(found: list[pa.DataType], kind: pa.DataType) -> pa.DataType:
+    found.append(kind)
+    return kind
+
+
+def _rebuilt(field: pa.Field, change: Callable[[pa.DataType], pa.DataType]) -> pa.Field:
+    """The field with every type in it, however deep, changed."""
+    kind = field.type
+    if pa.types.is_struct(kind):
+        new = pa.struct([_rebuilt(kind.field(i), change) for i in range(kind.num_fields)])
+    elif pa.types.is_map(kind):
+        new = pa.map_(_rebuilt(kind.key_field, change), _rebuilt(kind.item_field, change))
+    elif pa.types.is_fixed_size_list(kind):
+        new = pa.list_(_rebuilt(kind.value_field, change), kind.list_size)
+    elif pa.types.is_large_list(kind):
+        new = pa.large_list(_rebuilt(kind.value_field, change))
+    elif pa.types.is_list(kind):
+        new = pa.list_(_rebuilt(kind.value_field, change))
+    elif pa.types.is_dictionary(kind):
+        new = change(kind.value_type)
+    else:
+        new = change(kind)
+    return field.with_type(new)

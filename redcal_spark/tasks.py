@@ -1,0 +1,231 @@
+"""What a Spark worker does with its share of the rows: functions for `mapInArrow`.
+
+No pyspark here: a worker finds these by importing the package, with numpy and pyarrow alone.
+Every task gives back rows of SCHEMA: blocks of packed rows and one row of statistics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from redcal_spark.blocks import Block
+from redcal_spark.columns import Layout, Problems
+from redcal_spark.events import Disagreement
+from redcal_spark.fixed_point import Ints
+from redcal_spark.gather import Gathered, Scanner, numbered
+from redcal_spark.kernel import Rows, Rules, event_counts, in_some_event
+from redcal_spark.output import OutputNames, extend
+from redcal_spark.packing import Array, pack, pack_block, pack_gathered, unpack_block
+from redcal_spark.patches import Patch
+from redcal_spark.statistics import gap_sums, residuals, sums
+
+SCHEMA = pa.schema([("kind", pa.string()), ("rows", pa.int64()), ("data", pa.binary())])
+BLOCK_BYTES = 4 * 2**20  # a cell; larger ones overrun the JVM's heap
+DDL = "kind string, rows bigint, data binary"
+
+Kind = Literal["fit", "judge", "statistics"]
+Batches = Iterable[pa.RecordBatch]
+
+
+@dataclass(frozen=True)
+class ScanTask:
+    """The one scan of the table: counts, and the active rows of both splits as blocks."""
+
+    scanner: Scanner
+
+    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        total = Gathered.nothing(self.scanner.rules, self.scanner.layout.n_classes)
+        active_bytes = 0
+        packers = {"fit": Packer("fit"), "judge": Packer("judge")}
+        for item in numbered(batches):
+            found = self.scanner(item)
+            for name, part in (("fit", found.fit), ("judge", found.judge)):
+                for scan in part.scans:
+                    active_bytes += scan.active.nbytes
+                    yield from packers[name].add(scan.active)
+                part.scans = []
+            total.merge(found)
+        for packer in packers.values():
+            yield from packer.flush()
+        yield row("statistics", total.rows, pack_gathered(total, active_bytes))
+
+
+@dataclass(frozen=True)
+class State:
+    """What must be done to stored blocks before anything can be asked of them.
+
+    patches: replayed on every block. round: the blocks are the rows of this round's event.
+    """
+
+    rules: Rules
+    patches: tuple[Patch, ...]
+    round: int | None = None
+
+    def rows(self, packed: Any) -> Rows:
+        rows = Rows(unpack_block(packed), self.rules)
+        if self.round is not None:
+            rows.frozen, rows.round = np.arange(len(rows)), self.round
+        for patch in self.patches:
+            rows.apply(patch)
+        return rows
+
+
+Question = Literal["events", "residuals", "gaps", "sums"]
+
+
+@dataclass(frozen=True)
+class AskTask:
+    """Statistics of the rows as patched so far: one row a task."""
+
+    state: State
+    question: Question
+    model: int = 0
+
+    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        total: dict[str, Array] = {}
+        count = 0
+        for packed in cells(batches):
+            rows = self.state.rows(packed)
+            count += len(rows)
+            add_up(total, answer(rows, self.question, self.model))
+        yield row("statistics", count, pack({}, total))
+
+
+@dataclass(frozen=True)
+class KeepTask:
+    """The rows as patched so far, as blocks again: all, the active ones, or those of an event."""
+
+    state: State
+    keep: Literal["all", "active", "frozen"] | Disagreement
+
+    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        packer = Packer("fit")
+        total: dict[str, Array] = {}
+        count = 0
+        for packed in cells(batches):
+            rows = self.state.rows(packed)
+            index = self._index(rows)
+            kept = rows.take(index)
+            count += len(kept)
+            if kept.y is not None and len(kept):
+                add_up(total, answer(kept, "sums"))
+            if self.keep in ("all", "active"):
+                add_up(total, answer(rows, "events"))
+            yield from packer.add(kept.current())
+        yield from packer.flush()
+        yield row("statistics", count, pack({}, total))
+
+    def _index(self, rows: Rows) -> Any:
+        if self.keep == "all":
+            return np.arange(len(rows))
+        if self.keep == "frozen":
+            return rows.frozen if rows.frozen is not None else np.arange(0)
+        rows.settle()
+        if self.keep == "active":
+            return np.flatnonzero(in_some_event(rows.events))
+        return rows.in_event(self.keep)
+
+
+@dataclass(frozen=True)
+class ApplyTask:
+    """Rows with their reconciled scores and actions: a pure map."""
+
+    layout: Layout
+    rules: Rules
+    log: tuple[Patch, ...]
+    names: OutputNames
+    skip: bool
+    schema: pa.Schema
+
+    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        for start, batch in numbered(batches):
+            problems = Problems()
+            found = extend(
+                batch, self.layout, self.rules, self.log, self.names, problems, start, self.skip
+            )
+            if not self.skip:
+                problems.raise_if_any("the data")
+            yield found
+
+
+def answer(rows: Rows, question: Question, model: int = 0) -> dict[str, Array]:
+    """Small integer arrays that add up over blocks."""
+    rules = rows.rules
+    if question == "events":
+        rows.settle()
+        counts = event_counts(rows.events, rules.losses)
+        return {f"events.{i}": c for i, c in enumerate(counts)}
+    if question == "residuals":
+        found = residuals(rows, model)
+        return {"counts": found.counts, "labels": found.labels, "scores": found.scores}
+    block = rows.current()
+    if question == "gaps":
+        gaps = gap_sums(block, rules, range(*rules.coordinates.indices(block.n_classes)))
+        return {
+            "rows": gaps.rows,
+            "labels": gaps.labels,
+            "scores_1": gaps.scores[0],
+            "scores_2": gaps.scores[1],
+        }
+    total = sums(block)
+    count: Ints = np.array([total.rows], np.int64)
+    return {
+        "sum_rows": count,
+        "sum_labels": total.labels,
+        "sum_scores_1": total.scores[0],
+        "sum_scores_2": total.scores[1],
+    }
+
+
+def add_up(total: dict[str, Array], more: dict[str, Array]) -> None:
+    for name, array in more.items():
+        total[name] = total[name] + array if name in total else array
+
+
+@dataclass
+class Packer:
+    """Collects rows and gives them back as packed blocks of a few MB."""
+
+    kind: Kind
+    _waiting: list[Block] = field(default_factory=list)
+    _bytes: int = 0
+
+    def add(self, block: Block) -> Iterator[pa.RecordBatch]:
+        if not block.rows:
+            return
+        size = max(1, BLOCK_BYTES // max(1, block.nbytes // block.rows))
+        for piece in block.pieces(size):
+            if self._bytes + piece.nbytes > BLOCK_BYTES:
+                yield from self.flush()
+            self._waiting.append(piece)
+            self._bytes += piece.nbytes
+
+    def flush(self) -> Iterator[pa.RecordBatch]:
+        if self._waiting:
+            block = Block.concat(self._waiting)
+            self._waiting, self._bytes = [], 0
+            yield row(self.kind, block.rows, pack_block(block))
+
+
+def cells(batches: Batches) -> Iterator[memoryview]:
+    """The packed blocks of some rows, one by one, without copying them."""
+    for batch in batches:
+        column = batch.column(batch.schema.get_field_index("data"))
+        for cell in column:
+            yield memoryview(cell.as_buffer())
+
+
+def row(kind: Kind, rows: int, data: bytes) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [pa.array([kind]), pa.array([rows], pa.int64()), pa.array([data], pa.binary())],
+        schema=SCHEMA,
+    )
+
+
+def blocks_of(cells_: Iterable[Any]) -> list[Block]:
+    return [unpack_block(cell) for cell in cells_]

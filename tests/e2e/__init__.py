@@ -1,0 +1,1 @@
+"""The command line from end to end: tables in, tables out, no JVM."""

@@ -1,0 +1,305 @@
+"""Every command, its exit code, and what it prints for people and for machines."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from redcal_spark import ReconciledPair, Reconciler
+from redcal_spark.demo import CONFIG
+from tests import oracle
+from tests.e2e.work import CLASSES, LOSSES, Work, problem, scores, split_rows, write
+from tests.helpers import log_of
+from tests.oracle import FIELDS
+
+CONF = Path(__file__).parents[2] / "conf"
+
+
+def test_fit_then_log_gives_the_log_of_the_python_api(work: Work) -> None:
+    told = work.redcal("fit")
+    assert told.code == 0, told.err
+    assert not Path("out/rows").exists()
+    lines = work.redcal("log", "--json").out.splitlines()
+    assert [list(json.loads(line)) for line in lines] == [list(FIELDS)] * len(lines)
+    pair = Reconciler(
+        losses=LOSSES, alpha=0.005, eta=0.01, model_1="a", model_2="b", label="outcome",
+        classes=CLASSES,
+    ).fit(split_rows(scores(), "train"))  # fmt: skip
+    assert len(lines) > 3
+    assert [json.loads(line) for line in lines] == log_of(pair)
+    assert log_of(pair) == oracle.fit(problem(split_rows(scores(), "train"))).log
+
+
+def test_the_log_does_not_need_the_input_any_more(work: Work) -> None:
+    work.ran("fit")
+    before = work.redcal("log", "--json").out
+    Path("scores.parquet").unlink()
+    assert work.redcal("log", "--json").out == before
+    assert work.redcal("runs").code == work.redcal("export").code == 0
+    assert work.redcal("run").code == 2
+
+
+def test_log_follows_the_configuration_or_the_run_asked_for(work: Work) -> None:
+    first = work.ran("fit")
+    one = work.redcal("log", "--json").out
+    work.tree["reconcile"]["eta"] = 0.05
+    told = work.redcal("log")
+    assert told.code == 2
+    assert "no finished run of this configuration in out/rows_runs" in told.err
+    work.ran("fit")
+    two = work.redcal("log", "--json").out
+    assert 0 < len(two) < len(one)
+    assert work.redcal("log", "--json", "--run", first["run_id"]).out == one
+    assert work.redcal("log", "--json", "--run", "latest").out == two
+    assert work.redcal("log", "--run", "nobody").code == 2
+    told = work.redcal("log")
+    assert told.out.startswith("run ")
+    assert "home / ward" in told.out
+
+
+def test_apply_from_a_run_from_a_model_and_latest(work: Work) -> None:
+    run = work.ran()
+    rows = work.table()
+    exported = work.redcal("export", "-o", "model.json")
+    assert (exported.code, exported.out) == (0, f"{run['patches']} patches in model.json\n")
+    assert json.loads(work.redcal("export").out) == json.loads(Path("model.json").read_text())
+    for arguments in ((), ("--run", "latest"), ("--run", run["run_id"]), ("--model", "model.json")):
+        work.tree["output"]["table"] = "again/rows"
+        work.tree["output"]["patches"] = "out/rows_patches"
+        work.tree["output"]["runs"] = "out/rows_runs"
+        if not arguments:  # this configuration has another target, so it is another one
+            assert work.redcal("apply").code == 2
+            continue
+        told = work.redcal("apply", *arguments)
+        assert told.code == 0, told.err
+        assert told.out == f"{run['patches']} patches applied to scores.parquet; rows in again/rows\n"
+        assert work.table("again/rows").sort_by("case").equals(rows.sort_by("case"))
+    assert work.delta("again/rows").version() == 2
+    last = work.runs()[-1]
+    assert (last["command"], last["rows"], last["status"]) == ("apply", 600, "converged")
+    assert json.loads(last["outputs"]) == {"again/rows": 2}
+    both = work.redcal("apply", "--run", "latest", "--model", "model.json")
+    assert both.code == 2 if isinstance(both.code, int) else True
+
+
+def test_apply_needs_no_labels_and_no_split(work: Work) -> None:
+    work.ran("fit")
+    late = scores(50, seed=9).drop_columns(["outcome", "fold"])
+    write(late)
+    told = work.redcal("apply", "--json")
+    assert told.code == 0, told.err
+    assert told.json["outputs"] == {"out/rows": 0}
+    assert work.table().num_rows == 50
+
+
+def test_a_failed_apply_is_in_the_ledger(work: Work) -> None:
+    work.ran("fit")
+    table = scores(50, seed=9)
+    bad = [[0.5, 0.5, 0.0, float("nan")], *table["a"].to_pylist()[1:]]
+    write(table.set_column(4, "a", pa.array(bad)))
+    told = work.redcal("apply")
+    assert told.code == 2
+    assert "column 'a': 1 row with NaN or infinity; first: id 1000" in told.err
+    last = work.runs()[-1]
+    assert (last["command"], last["status"], last["outputs"]) == ("apply", "failed", None)
+    assert not Path("out/rows").exists()
+
+
+def test_an_exported_model_gives_the_same_rows_in_python(work: Work) -> None:
+    work.ran()
+    work.redcal("export", "-o", "model.json")
+    pair = ReconciledPair.load("model.json")
+    ours = pair.apply(scores()).sort_by("case")
+    assert work.table().sort_by("case").select(ours.column_names).equals(ours)
+
+
+def test_evaluate_says_what_ledger_and_history_say(work: Work) -> None:
+    work.ran()
+    [row] = work.runs()
+    metrics = json.loads(row["metrics"])
+    evaluated = work.redcal("evaluate", "--json").json
+    history = work.table("out/rows_history").to_pylist()
+    last = max(point["step"] for point in history)
+    assert evaluated.keys() == metrics.keys() == {"fit", "judge"}
+    for split, found in evaluated.items():
+        for when, step in (("before", 0), ("after", last)):
+            for place, loss in enumerate(LOSSES):
+                told = found[when]["losses"][place]
+                for model in (1, 2):
+                    [point] = [
+                        p
+                        for p in history
+                        if (p["split"], p["step"], p["loss"], p["model"])
+                        == (split, step, loss, model)
+                    ]
+                    [kept] = [
+                        m for m in metrics[split][when] if (m["loss"], m["model"]) == (loss, model)
+                    ]
+                    assert kept["brier"] == point["brier"] == found[when]["brier"][model - 1]
+                    assert kept["brier_sum"] == str(point["brier_sum"])
+                    for name in ("decision_loss", "calibration_gap"):
+                        assert kept[name] == point[name] == told[name][model - 1]
+                    for name in ("disagreement", "largest_event"):
+                        assert kept[name] == point[name] == told[name]
+    table = work.redcal("evaluate").out
+    assert "triage: cost of a" in table
+    assert "judged" in table
+
+
+def test_audit_writes_nothing(work: Work) -> None:
+    work.redcal("check")
+    before = work.files()
+    told = work.redcal("audit")
+    assert told.code == 0
+    assert "triage: the models disagree on" in told.out
+    found = work.redcal("audit", "--json").json
+    assert work.files() == before
+    labelled = [label for label in scores()["outcome"].to_pylist() if label is not None]
+    assert found["rows"] <= len(labelled)
+    assert sum(map(sum, found["losses"][0]["rows"])) == found["rows"]
+    assert found["losses"][0]["actions"] == ["home", "ward", "icu"]
+    work.tree["output"]["table"] = "scores.parquet/inside"  # an audit has no use for it
+    assert work.redcal("audit").code == 0
+    assert work.redcal("check").code == 2
+
+
+def test_check_computes_nothing(work: Work) -> None:
+    told = work.redcal("check", "--ids")
+    assert told.code == 0
+    assert told.out.splitlines()[0] == "config.yaml: fine"
+    found = work.redcal("check", "--json").json
+    assert found["rows"] == 600
+    assert found["outputs"]["runs"] == "out/rows_runs"
+    assert not Path("out").exists()
+    twice = scores()
+    write(pa.concat_tables([twice, twice.slice(0, 2)]))
+    assert work.redcal("check").code == 0
+    told = work.redcal("check", "--ids")
+    assert told.code == 2
+    assert "2 ids occur more than once in scores.parquet; first: 1000, 1001" in told.err
+
+
+def test_demo_and_again(work: Work) -> None:
+    told = work.cli("demo", "--rows", "4000")
+    assert told.code == 0, told.err
+    assert "writing 4,000 patients" in told.err
+    assert "redcal log -c out/demo.yaml" in told.out
+    assert "triage: cost of model_vitals" in told.out
+    versions = {p: work.delta(f"out/demo/{p}").version() for p in ("patients", "triage")}
+    again = work.cli("demo", "--rows", "4000")
+    assert again.code == 0
+    assert "nothing to do: run" in again.out
+    assert "writing" not in again.err
+    assert {p: work.delta(f"out/demo/{p}").version() for p in versions} == versions
+    forced = work.cli("demo", "--rows", "4000", "--force", "--json")
+    assert forced.json["outputs"]["out/demo/triage"] == versions["triage"] + 1
+    assert work.cli("demo", "--rows", "4001", "--quiet").out == ""
+
+
+def test_the_demo_is_the_configuration_in_conf() -> None:
+    assert (CONF / "demo.yaml").read_text(encoding="utf-8") == CONFIG
+
+
+@pytest.mark.parametrize(
+    ("changes", "status"),
+    [
+        ({"max_rounds": 1}, "capped"),
+        ({"max_steps": 2}, "capped"),
+        ({"grid_bits": 1, "eta": 0.002}, "stalled"),
+    ],
+)
+def test_exit_3_when_it_ends_early(work: Work, changes: dict[str, float], status: str) -> None:
+    work.tree["reconcile"] |= changes
+    told = work.redcal("run")
+    assert told.code == 3
+    assert told.out.startswith(f"{status}: ")
+    [row] = work.runs()
+    assert row["status"] == status
+    assert row["outputs"] is not None
+    assert work.redcal("run").code == 0  # nothing left to do
+    forced = work.redcal("run", "--force", "--json")
+    assert (forced.code, forced.json["status"]) == (3, status)
+    assert work.redcal("fit", "--quiet").code == 3
+
+
+def test_exit_2_for_wrong_use_and_1_for_failure(
+    work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert work.redcal("run", "--set", "reconcile.eta=2").code == 2
+    assert work.cli().code == 2
+    with pytest.raises(SystemExit) as ended:
+        work.cli("run", "--no-such-option")
+    assert ended.value.code == 2
+    assert work.redcal("run", "--engine", "spark").code == 2
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("boom")
+
+    monkeypatch.setattr("redcal_spark.runs.history", broken)
+    told = work.redcal("run")
+    assert told.code == 1
+    assert "unexpected ZeroDivisionError: boom" in told.err
+    assert "Traceback" not in told.err
+    with pytest.raises(ZeroDivisionError):
+        work.redcal("run", "--verbose")
+    assert work.runs()[0]["error"] == "ZeroDivisionError: boom"
+
+
+@pytest.mark.parametrize("command", ["check", "run", "fit", "apply"])
+def test_quiet_says_nothing(work: Work, command: str) -> None:
+    if command == "apply":
+        work.ran("fit")
+    assert work.redcal(command, "--quiet") == type(work.redcal("check"))(0, "", "")
+    if command in ("run", "fit"):
+        assert work.redcal(command, "--quiet", "--force").out == ""
+    told = work.redcal("run", "--quiet", "--set", "input.label=nope")
+    assert (told.code, told.out) == (2, "")
+    assert "column 'nope' not found in scores.parquet" in told.err
+
+
+def test_one_log_line_a_round_without_a_terminal(work: Work) -> None:
+    told = work.redcal("run")
+    rounds = [line for line in told.err.splitlines() if " INFO round " in line]
+    log = work.redcal("log", "--json").lines
+    firsts = [patch for patch in log if patch["kind"] == "reconcile"]
+    assert len(rounds) == len(firsts) > 1
+    for line, first in zip(rounds, firsts, strict=True):
+        assert f"round {first['round']}: {first['loss']}: " in line
+        assert f"{first['rows']:,} rows, model {first['model']} patched" in line
+        assert "disagree" in line
+    assert " INFO scanning 600 rows" in told.err
+    assert "\x1b" not in told.err + told.out
+
+
+def test_verbose_tells_of_every_patch_everywhere(work: Work) -> None:
+    work.tree["reconcile"]["algorithm"] = "dc_then_redcal"
+    told = work.redcal("fit", "--verbose")
+    everywhere = sum(patch["round"] is None for patch in work.redcal("log", "--json").lines)
+    assert told.err.count("calibrating model") == everywhere > 2
+
+
+def test_json_is_one_document(work: Work) -> None:
+    run = work.ran()
+    assert run["status"] == "converged"
+    assert run["outputs"] == {"out/rows_patches": 0, "out/rows_history": 0, "out/rows": 0}
+    assert work.redcal("run", "--json").json == {
+        "run_id": run["run_id"], "status": "converged", "unchanged": True
+    }  # fmt: skip
+    for command in ("check", "audit", "evaluate", "export", "apply"):
+        assert isinstance(work.redcal(command, "--json").json, dict)
+    assert [row["command"] for row in work.runs()] == ["run", "apply"]
+    told = work.redcal("runs")
+    assert run["run_id"] in told.out
+
+
+def test_names_that_look_like_markup_are_printed_as_they_are(work: Work) -> None:
+    triage = LOSSES["triage"] | {"actions": ["[red]home", ":warning:", "[/]"]}
+    work.tree["losses"] = {"[b]": triage}
+    assert "[red]home" in work.redcal("audit").out
+    told = work.redcal("run")
+    assert told.code == 0, told.err
+    assert "[b]: cost of a" in told.out
+    assert "[red]home / :warning:" in work.redcal("log").out
