@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,6 +36,8 @@ from redcal_spark.patches import Patch, PatchLog
 from redcal_spark.splits import Split
 from redcal_spark.tables import batches, from_numpy, to_arrow
 
+log = logging.getLogger(__name__)
+
 SCHEMA_VERSION = 1
 
 ALGORITHMS: dict[str, Callable[[Engine, Trajectory], Status]] = {
@@ -55,6 +58,9 @@ class Reconciler:
     beta: the calibration tolerance, or "auto": about the sampling noise at this number of rows.
     model_1, model_2, label: the columns, where data has any. Scores are an array column, one column
     P(class 1), or a list of d columns; labels a class index, 0/1, a class name or an array.
+    engine: "auto" computes where the data is: Spark DataFrames on Spark, all else in memory.
+    scratch: a path or catalog schema that every Spark worker sees; driver_budget: bytes of active
+    rows up to which the driver takes over (0: never).
 
         pair = Reconciler(losses={"t": [[0, 5], [1, 0]]}, alpha=0.01, eta=0.05).fit(p1, p2, y)
         pair.status, len(pair.log)
@@ -79,6 +85,9 @@ class Reconciler:
         classes: Sequence[str] | None = None,
         on_bad_rows: Literal["error", "skip"] = "error",
         threads: int | None = None,
+        engine: Literal["auto", "local", "spark"] = "auto",
+        scratch: str | None = None,
+        driver_budget: int = 256 * 2**20,
     ):
         self.parameters = Parameters(
             algorithm=algorithm,  # type: ignore[arg-type]
@@ -100,8 +109,13 @@ class Reconciler:
         d = self.losses.n_classes
         if names is not None and d is not None and len(names) != d:
             raise UsageError(f"classes: {len(names)} names, but the losses have {d} classes")
+        if engine not in ("auto", "local", "spark"):
+            raise UsageError(f"engine: must be 'auto', 'local' or 'spark', got {engine!r}")
         self.on_bad_rows = on_bad_rows
         self.threads = threads
+        self.engine = engine
+        self.scratch = scratch
+        self.driver_budget = driver_budget
 
     @property
     def n_classes(self) -> int | None:
@@ -111,15 +125,40 @@ class Reconciler:
         return None if self.columns.classes is None else len(self.columns.classes)
 
     def fit(self, data: Any, model_2: Any = None, labels: Any = None) -> ReconciledPair:
-        """Fit on a table (pandas, Arrow), or on numpy arrays: fit(scores_1, scores_2, labels)."""
+        """Fit on a table (pandas, Arrow, Spark), or on arrays: fit(scores_1, scores_2, labels)."""
+        if is_spark(data) and self.engine != "local":
+            return self._fit_frame(data)
+        if is_spark(data):
+            data = data.select(*self.columns.names(label=True)).toArrow()
         if model_2 is not None:
             if labels is None:
                 raise UsageError("fit: labels are missing: fit(scores_1, scores_2, labels)")
             table = from_numpy(self.columns, data, model_2, labels)
         else:
             table = to_arrow(data, self.columns.names(label=True))
+        if self.engine == "spark":
+            from redcal_spark.session import get_session
+
+            return self._fit_frame(get_session().createDataFrame(table))
         gathered, layout = self.gather(batches(table), table.schema, "the data")
         return self.fit_gathered(gathered, layout)
+
+    def _fit_frame(self, frame: Any) -> ReconciledPair:
+        from redcal_spark.engines.spark import Scratch
+        from redcal_spark.engines.spark_frames import layout_of, scan_frame
+
+        log.info("engine spark: the data is a Spark DataFrame")
+        layout = layout_of(frame, self.columns, self.n_classes)
+        scratch = Scratch(frame.sparkSession, self.scratch)
+        try:
+            scan = scan_frame(
+                frame, self.scanner(layout), scratch, self.driver_budget, self.threads
+            )
+            self.check_gathered(scan.gathered, "the data")
+            engine = scan.engine(self.fitting_rules(layout))
+            return self.fit_gathered(scan.gathered, layout, engine=engine)
+        finally:
+            scratch.close()
 
     def gather(
         self,
@@ -138,7 +177,7 @@ class Reconciler:
         spread = partial(ordered, threads=self.threads)
         scanner = self.scanner(layout, split)
         gathered = gather(chain([first], stream), scanner, spread, progress)
-        self._check(gathered, where)
+        self.check_gathered(gathered, where)
         return gathered, layout
 
     def scanner(self, layout: Layout, split: Split | None = None) -> Scanner:
@@ -154,7 +193,10 @@ class Reconciler:
     def rules(self, binary: bool) -> Rules:
         return rules_of(self.parameters, self.losses, binary)
 
-    def _check(self, gathered: Gathered, where: str) -> None:
+    def check_gathered(self, gathered: Gathered, where: str) -> None:
+        """Refuse data that cannot be fitted; tell what is odd."""
+        if not gathered.rows:
+            raise InputError(f"{where} has no rows")
         if self.on_bad_rows == "error":
             gathered.problems.raise_if_any(
                 where, "\n  (on_bad_rows: skip passes such rows through untouched)"
@@ -256,6 +298,8 @@ class ReconciledPair:
         apply(scores_1, scores_2) come back as (new_1, new_2). Rows that no patch touched keep their
         scores to the bit.
         """
+        if is_spark(data):
+            return self._apply_to_frame(data, suffix)
         if model_2 is not None:
             table = self._extended(from_numpy(self.columns, data, model_2), suffix)
             names = OutputNames(self.columns, self.losses, suffix)
@@ -270,6 +314,16 @@ class ReconciledPair:
         new = extended.select(added).to_pandas()
         new.index = data.index
         return data.assign(**{name: new[name] for name in added})
+
+    def _apply_to_frame(self, frame: Any, suffix: str, skip: bool = False) -> Any:
+        from redcal_spark.engines.spark_frames import apply_to_frame
+
+        names = OutputNames(self.columns, self.losses, suffix)
+        found, layout = apply_to_frame(
+            frame, self.columns, self.n_classes, self.rules, self.log, names, skip
+        )
+        self.check_layout(layout)
+        return found
 
     def _extended(self, table: pa.Table, suffix: str) -> pa.Table:
         first = next(iter(table.to_batches(max_chunksize=1)), None)
@@ -432,6 +486,11 @@ class ReconciledPair:
             return cls.from_json(data)
         except ModelFileError as err:
             raise ModelFileError(f"{os.fspath(path)}: {err}") from err
+
+
+def is_spark(data: Any) -> bool:
+    """Whether this is a Spark DataFrame, asked without importing Spark."""
+    return any(kind.__module__.startswith("pyspark.sql") for kind in type(data).__mro__)
 
 
 def rules_of(parameters: Parameters, losses: LossFamily, binary: bool) -> Rules:

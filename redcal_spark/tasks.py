@@ -6,7 +6,7 @@ Every task gives back rows of SCHEMA: blocks of packed rows and one row of stati
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -37,13 +37,14 @@ class ScanTask:
     """The one scan of the table: counts, and the active rows of both splits as blocks."""
 
     scanner: Scanner
+    vectors: tuple[str, ...] = ()  # columns that hold Spark ML vectors
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         total = Gathered.nothing(self.scanner.rules, self.scanner.layout.n_classes)
         active_bytes = 0
         packers = {"fit": Packer("fit"), "judge": Packer("judge")}
-        for item in numbered(batches):
-            found = self.scanner(item)
+        for start, batch in numbered(batches):
+            found = self.scanner((start, dense_batch(batch, self.vectors)))
             for name, part in (("fit", found.fit), ("judge", found.judge)):
                 for scan in part.scans:
                     active_bytes += scan.active.nbytes
@@ -140,17 +141,45 @@ class ApplyTask:
     log: tuple[Patch, ...]
     names: OutputNames
     skip: bool
-    schema: pa.Schema
+    vectors: tuple[str, ...] = ()
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         for start, batch in numbered(batches):
             problems = Problems()
+            rows = dense_batch(batch, self.vectors)
             found = extend(
-                batch, self.layout, self.rules, self.log, self.names, problems, start, self.skip
+                rows, self.layout, self.rules, self.log, self.names, problems, start, self.skip
             )
             if not self.skip:
                 problems.raise_if_any("the data")
-            yield found
+            columns = [*batch.columns, *found.columns[batch.num_columns :]]
+            yield pa.RecordBatch.from_arrays(columns, names=found.schema.names)
+
+
+def dense_batch(batch: pa.RecordBatch, vectors: Sequence[str]) -> pa.RecordBatch:
+    """Spark ML vectors travel as structs (type, size, indices, values): arrays are made of them."""
+    for name in vectors:
+        if name in batch.schema.names:
+            place = batch.schema.get_field_index(name)
+            batch = batch.set_column(place, name, dense(batch.column(place)))
+    return batch
+
+
+def dense(column: pa.StructArray) -> pa.Array:
+    values = column.field("values").to_pylist()
+    if bool(column.null_count) or 0 in set(column.field("type").to_pylist()):
+        sizes, places = column.field("size").to_pylist(), column.field("indices").to_pylist()
+        known = column.is_valid().to_pylist()
+        for i, kind in enumerate(column.field("type").to_pylist()):
+            if not known[i]:
+                values[i] = None
+            elif kind == 0:
+                full = [0.0] * sizes[i]
+                for place, value in zip(places[i], values[i], strict=True):
+                    full[place] = value
+                values[i] = full
+        return pa.array(values, pa.list_(pa.float64()))
+    return column.field("values").cast(pa.list_(pa.float64()))
 
 
 def answer(rows: Rows, question: Question, model: int = 0) -> dict[str, Array]:

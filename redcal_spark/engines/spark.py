@@ -140,7 +140,7 @@ def _local_place(spark: SparkSession) -> str | None:
     except PySparkException:
         return None
     if str(master).startswith("local"):
-        return str(Path(tempfile.gettempdir(), "redcal_spark"))
+        return str(Path(tempfile.gettempdir(), "redcal-scratch"))
     return None
 
 
@@ -244,6 +244,7 @@ class SparkScan:
         self,
         frame: DataFrame,
         scanner: Scanner,
+        vectors: tuple[str, ...],
         scratch: Scratch,
         driver_budget: int = DRIVER_BUDGET,
         threads: int | None = None,
@@ -253,7 +254,7 @@ class SparkScan:
         self.scratch = scratch
         self.driver_budget = driver_budget
         self.threads = threads
-        self.written = scratch.write(frame.mapInArrow(ScanTask(scanner), DDL))
+        self.written = scratch.write(frame.mapInArrow(ScanTask(scanner, vectors), DDL))
         self.gathered = Gathered.nothing(scanner.rules, scanner.layout.n_classes)
         self.bytes = 0
         for _, data in collected(self.written.where(col("kind") == "statistics")):

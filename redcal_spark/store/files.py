@@ -128,28 +128,41 @@ def _batch_rows(dataset: ds.Dataset, columns: Sequence[str] | None) -> int:
 
 
 def _csv(files: list[Path], separator: str, fractions: Sequence[str]) -> ds.Dataset:
-    """Types come from the first block, where fractions may still look like whole numbers."""
+    """Types come from the beginning, where fractions may still look like whole numbers."""
     _check_header(files[0], separator)
     parse = pa.csv.ParseOptions(delimiter=separator, newlines_in_values=True)
     convert = pa.csv.ConvertOptions(null_values=[""], strings_can_be_null=True)
     look = pa.csv.ReadOptions(block_size=SEEN_BYTES)
-    with pa.csv.open_csv(files[0], look, parse, convert) as reader:
-        found = reader.schema
-
-    def kind(field: pa.Field) -> pa.DataType:
-        if field.name in fractions and (
-            pa.types.is_integer(field.type) or pa.types.is_null(field.type)
-        ):
-            return pa.float64()
-        return pa.string() if pa.types.is_null(field.type) else field.type
-
-    for field in found:
-        if pa.types.is_binary(field.type):
-            raise InputError(f"{files[0]}: column {field.name!r} is not UTF-8 text")
-    schema = pa.schema([field.with_type(kind(field)) for field in found])
+    kinds: dict[str, pa.DataType] = {}
+    seen = 0
+    for file in files:
+        with pa.csv.open_csv(file, look, parse, convert) as reader:
+            for field in reader.schema:
+                if pa.types.is_binary(field.type):
+                    raise InputError(f"{file}: column {field.name!r} is not UTF-8 text")
+                kinds[field.name] = _either(kinds.get(field.name, pa.null()), field.type)
+        seen += file.stat().st_size
+        if seen > SEEN_BYTES:
+            break
+    for name in fractions:
+        if name in kinds:
+            kinds[name] = _either(kinds[name], pa.float64())
+    schema = pa.schema(
+        [(name, pa.string() if pa.types.is_null(kind) else kind) for name, kind in kinds.items()]
+    )
     convert.column_types = schema
     options = ds.CsvFileFormat(parse_options=parse, convert_options=convert)
     return ds.dataset([str(file) for file in files], schema=schema, format=options)
+
+
+def _either(one: pa.DataType, two: pa.DataType) -> pa.DataType:
+    """A type for the values of both."""
+    if one == two or pa.types.is_null(two):
+        return one
+    if pa.types.is_null(one):
+        return two
+    numbers = {pa.int64(), pa.float64()}
+    return pa.float64() if {one, two} <= numbers else pa.string()
 
 
 def _check_header(file: Path, separator: str) -> None:

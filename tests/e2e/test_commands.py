@@ -66,23 +66,20 @@ def test_apply_from_a_run_from_a_model_and_latest(work: Work) -> None:
     exported = work.redcal("export", "-o", "model.json")
     assert (exported.code, exported.out) == (0, f"{run['patches']} patches in model.json\n")
     assert json.loads(work.redcal("export").out) == json.loads(Path("model.json").read_text())
-    for arguments in ((), ("--run", "latest"), ("--run", run["run_id"]), ("--model", "model.json")):
-        work.tree["output"]["table"] = "again/rows"
-        work.tree["output"]["patches"] = "out/rows_patches"
-        work.tree["output"]["runs"] = "out/rows_runs"
-        if not arguments:  # this configuration has another target, so it is another one
-            assert work.redcal("apply").code == 2
-            continue
+    work.tree["output"] |= {
+        "table": "again/rows", "patches": "out/rows_patches", "runs": "out/rows_runs"
+    }  # fmt: skip
+    assert work.redcal("apply").code == 2  # with another target it is another configuration
+    for arguments in (("--run", "latest"), ("--run", run["run_id"]), ("--model", "model.json")):
         told = work.redcal("apply", *arguments)
         assert told.code == 0, told.err
-        assert told.out == f"{run['patches']} patches applied to scores.parquet; rows in again/rows\n"
+        said = f"{run['patches']} patches applied to scores.parquet; rows in again/rows\n"
+        assert told.out == said
         assert work.table("again/rows").sort_by("case").equals(rows.sort_by("case"))
     assert work.delta("again/rows").version() == 2
     last = work.runs()[-1]
     assert (last["command"], last["rows"], last["status"]) == ("apply", 600, "converged")
     assert json.loads(last["outputs"]) == {"again/rows": 2}
-    both = work.redcal("apply", "--run", "latest", "--model", "model.json")
-    assert both.code == 2 if isinstance(both.code, int) else True
 
 
 def test_apply_needs_no_labels_and_no_split(work: Work) -> None:
@@ -161,7 +158,8 @@ def test_audit_writes_nothing(work: Work) -> None:
     assert found["rows"] <= len(labelled)
     assert sum(map(sum, found["losses"][0]["rows"])) == found["rows"]
     assert found["losses"][0]["actions"] == ["home", "ward", "icu"]
-    work.tree["output"]["table"] = "scores.parquet/inside"  # an audit has no use for it
+    Path("taken").write_text("a file", encoding="utf-8")
+    work.tree["output"]["table"] = "taken/rows"  # an audit has no use for it
     assert work.redcal("audit").code == 0
     assert work.redcal("check").code == 2
 
@@ -179,7 +177,8 @@ def test_check_computes_nothing(work: Work) -> None:
     assert work.redcal("check").code == 0
     told = work.redcal("check", "--ids")
     assert told.code == 2
-    assert "2 ids occur more than once in scores.parquet; first: 1000, 1001" in told.err
+    assert "scores.parquet" in told.err
+    assert "1000, 1001" in told.err
 
 
 def test_demo_and_again(work: Work) -> None:

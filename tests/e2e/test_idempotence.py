@@ -1,0 +1,142 @@
+"""Fingerprints: what makes a run another run, and what does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import yaml
+from deltalake import write_deltalake
+
+from tests.e2e.work import LOSSES, Work, scores, write
+
+
+def mark(work: Work) -> str:
+    """The fingerprint of a fit with the configuration and the data as they are now."""
+    told = work.redcal("fit", "--json", "--force")
+    assert told.code in (0, 3), told.err
+    return str(work.runs()[-1]["fingerprint"])
+
+
+def test_the_same_run_again_writes_nothing(work: Work) -> None:
+    for command in ("run", "fit"):
+        first = work.ran(command)
+        before = work.files()
+        told = work.redcal(command)
+        assert told.code == 0
+        assert told.out.startswith(f"nothing to do: run {first['run_id']} did just this")
+        assert work.files() == before
+        forced = work.ran(command, "--force")
+        assert forced["run_id"] != first["run_id"]
+        assert work.ran(command)["run_id"] == forced["run_id"]
+
+
+def eta(work: Work) -> None:
+    work.tree["reconcile"]["eta"] = 0.011
+
+
+def loss(work: Work) -> None:
+    costs = [list(row) for row in work.tree["losses"]["beds"]["costs"]]
+    costs[0][0] = 0.25
+    work.tree["losses"] = LOSSES | {"beds": {"costs": costs}}
+
+
+def loss_order(work: Work) -> None:
+    work.tree["losses"] = dict(reversed(LOSSES.items()))
+
+
+def one_row(work: Work) -> None:
+    table = scores()
+    labels = table["outcome"].to_pylist()
+    labels[0] = "none" if labels[0] != "none" else "mild"
+    write(table.set_column(1, "outcome", pa.array(labels)))
+
+
+def target(work: Work) -> None:
+    work.tree["output"]["table"] = "elsewhere/rows"
+    work.tree["output"]["runs"] = "out/rows_runs"
+
+
+@pytest.mark.parametrize("change", [eta, loss, loss_order, one_row, target])
+def test_another_run(work: Work, change: Callable[[Work], None]) -> None:
+    first = mark(work)
+    assert mark(work) == first
+    change(work)
+    assert mark(work) != first
+
+
+@pytest.mark.parametrize("name", ["RUNS_SCHEMA_VERSION", "SCHEMA_VERSION"])
+def test_another_version_of_the_package_is_another_run(
+    work: Work, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    first = mark(work)
+    monkeypatch.setattr(f"redcal_spark.ledger.{name}", 99)
+    assert mark(work) != first
+
+
+def test_what_a_variable_stands_for_counts(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JUDGED", "test")
+    work.tree["input"]["split"]["judge"] = "${JUDGED}"
+    first = mark(work)
+    monkeypatch.setenv("JUDGED", "later")
+    assert mark(work) != first
+    monkeypatch.setenv("JUDGED", "test")
+    assert mark(work) == first
+    assert "${JUDGED}" in work.runs()[0]["config"]
+
+
+def threads(work: Work) -> None:
+    work.tree["engine"] = {"name": "local", "threads": 1}
+
+
+def defaults(work: Work) -> None:
+    work.tree["reconcile"] |= {"beta": "auto", "max_rounds": 10_000}
+    work.tree["output"]["history"] = "out/rows_history"
+    work.tree["losses"]["beds"]["actions"] = None
+
+
+def loss_file(work: Work) -> None:
+    Path("losses.yaml").write_text(yaml.safe_dump(LOSSES, sort_keys=False), encoding="utf-8")
+    work.tree["losses"] = "losses.yaml"
+
+
+@pytest.mark.parametrize("change", [threads, defaults, loss_file])
+def test_the_same_run_said_otherwise(work: Work, change: Callable[[Work], None]) -> None:
+    work.ran()
+    change(work)
+    assert work.ran()["unchanged"]
+
+
+def test_rows_that_someone_else_overwrote_are_written_again(work: Work) -> None:
+    work.ran()
+    write_deltalake("out/rows", pa.table({"x": [1]}), mode="overwrite", schema_mode="overwrite")
+    again = work.ran()
+    assert again["outputs"]["out/rows"] == 2
+    assert work.table().num_rows == 600
+    eta(work)
+    work.ran()
+    work.tree["reconcile"]["eta"] = 0.01
+    assert "unchanged" not in work.ran()  # the newest rows are of another eta
+    assert work.ran()["unchanged"]
+    work.redcal("apply")
+    assert "unchanged" not in work.ran()
+
+
+def test_a_delta_input_is_known_by_its_version(work: Work) -> None:
+    def fresh(table: pa.Table, **how: Any) -> None:
+        write_deltalake("in/scores", table, **how)
+
+    fresh(scores())
+    work.tree["input"]["table"] = "in/scores"
+    first = mark(work)
+    assert mark(work) == first
+    fresh(scores(5, seed=8), mode="append")
+    second = mark(work)
+    assert second != first
+    work.tree["input"]["version"] = 0
+    work.ran()
+    fresh(scores(5, seed=9), mode="append")
+    assert work.ran()["unchanged"]  # the version that was asked for is still the same

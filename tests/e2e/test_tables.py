@@ -1,0 +1,272 @@
+"""The tables a run leaves behind: their schemas, versions, and what a failure leaves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from redcal_spark.errors import InputError, RunError
+from redcal_spark.store.base import Commit, Mode
+from redcal_spark.store.deltars import DeltaRsStore
+from redcal_spark.store.files import FileTable
+from tests.e2e.work import Work, scores, write
+
+ROWS = """
+case: int64
+outcome: string
+fold: string
+note: string
+a: list<double>
+b: list<double>
+a_reconciled: list<double>
+b_reconciled: list<double>
+triage_1_before: string
+triage_2_before: string
+triage_1_after: string
+triage_2_after: string
+triage_agree: bool
+beds_1_before: string
+beds_2_before: string
+beds_1_after: string
+beds_2_after: string
+beds_agree: bool
+touched: bool
+"""
+PATCHES = """
+run_id: string
+step: int64
+round: int64
+kind: string
+model: int32
+loss: string
+a1: int32
+a2: int32
+action: int32
+coordinate: int32
+direction: string
+rows: int64
+phi: list<int32>
+"""
+HISTORY = """
+run_id: string
+split: string
+step: int64
+round: int64
+model: int32
+loss: string
+rows: int64
+brier: double
+brier_sum: decimal128(38, 0)
+decision_loss: double
+loss_gap: double
+largest_event: double
+largest_event_rows: int64
+disagreement: double
+disagreement_rows: int64
+calibration_gap: double
+"""
+RUNS = """
+run_id: string
+fingerprint: string
+config_digest: string
+command: string
+status: string
+started_at: timestamp[us, tz=UTC]
+finished_at: timestamp[us, tz=UTC]
+rows: int64
+fit_rows: int64
+judge_rows: int64
+unlabelled_rows: int64
+bad_rows: int64
+patches: int64
+rounds: int64
+beta: double
+config: string
+inputs: string
+model: string
+outputs: string
+metrics: string
+timings: string
+error: string
+package_version: string
+"""
+
+
+def told(schema: pa.Schema) -> str:
+    def name(kind: pa.DataType) -> str:
+        return f"list<{name(kind.value_type)}>" if pa.types.is_list(kind) else str(kind)
+
+    return "\n" + "".join(f"{field.name}: {name(field.type)}\n" for field in schema)
+
+
+def test_the_schemas(work: Work) -> None:
+    work.ran()
+    for table, schema in (
+        ("out/rows", ROWS),
+        ("out/rows_patches", PATCHES),
+        ("out/rows_history", HISTORY),
+        ("out/rows_runs", RUNS),
+    ):
+        assert told(work.table(table).schema) == schema, table
+
+
+def test_skipped_rows_pass_through(work: Work) -> None:
+    table = scores()
+    bad = [None, *table["a"].to_pylist()[1:]]
+    write(table.set_column(4, "a", pa.array(bad, pa.list_(pa.float64()))))
+    assert work.redcal("run").code == 2
+    assert not Path("out").exists()
+    work.tree["input"]["on_bad_rows"] = "skip"
+    told_ = work.redcal("run")
+    assert told_.code == 0, told_.err
+    assert "1 unusable rows were not fitted" in told_.out
+    rows = work.table().sort_by("case")
+    assert told(rows.schema) == ROWS + "valid: bool\n"
+    first = rows.slice(0, 1).to_pylist()[0]
+    assert (first["valid"], first["touched"], first["triage_1_after"]) == (False, False, None)
+    assert first["a_reconciled"] is None
+    assert first["b_reconciled"] == first["b"]
+    assert pc.all(rows["valid"].slice(1)).as_py()
+
+
+def test_the_rows(work: Work) -> None:
+    run = work.ran()
+    rows, given = work.table().sort_by("case"), scores()
+    assert rows.select(given.column_names).equals(given)
+    touched = 0
+    for row in rows.to_pylist():
+        same = (row["a_reconciled"], row["b_reconciled"]) == (row["a"], row["b"])
+        assert same or row["touched"]
+        for loss in ("triage", "beds"):
+            assert row[f"{loss}_agree"] == (row[f"{loss}_1_after"] == row[f"{loss}_2_after"])
+            if not row["touched"]:
+                for model in (1, 2):
+                    assert row[f"{loss}_{model}_after"] == row[f"{loss}_{model}_before"]
+        touched += row["touched"]
+    assert 0 < touched < 600
+    [ledger] = work.runs()
+    assert ledger["run_id"] == run["run_id"]
+    assert ledger["rows"] == 600
+    labels = given["outcome"].to_pylist()
+    assert ledger["unlabelled_rows"] == labels.count(None)
+    split = [f for f, label in zip(given["fold"].to_pylist(), labels, strict=True) if label]
+    assert ledger["fit_rows"] == split.count("train")
+    assert ledger["judge_rows"] == split.count("test")
+    assert ledger["bad_rows"] == 0
+    assert json.loads(ledger["config"])["reconcile"]["eta"] == 0.01
+
+
+def test_commits_name_run_and_fingerprint_and_versions_go_up_by_one(work: Work) -> None:
+    for version in range(3):
+        run = work.ran("run", "--force")
+        ledger = work.runs()[-1]
+        assert set(run["outputs"].values()) == {version}
+        assert json.loads(ledger["outputs"]) == run["outputs"]
+        for name in ("out/rows", "out/rows_patches", "out/rows_history"):
+            newest = work.delta(name).history(1)[0]
+            assert newest["version"] == version
+            assert newest["redcal_run_id"] == run["run_id"]
+            assert newest["redcal_fingerprint"] == ledger["fingerprint"]
+        assert work.delta("out/rows_runs").version() == 2 * version + 1  # started, finished
+        assert work.delta("out/rows_runs").history(1)[0]["redcal_run_id"] == run["run_id"]
+    ids = [row["run_id"] for row in work.runs()]
+    assert ids == sorted(set(ids))
+    assert len(set(work.table("out/rows_patches")["run_id"].to_pylist())) == 3
+    assert work.table().num_rows == 600
+
+
+@pytest.mark.parametrize("target", ["out/rows_patches", "out/rows_history", "out/rows"])
+def test_a_failure_between_writes_shows_no_half_a_run(
+    work: Work, monkeypatch: pytest.MonkeyPatch, target: str
+) -> None:
+    write_ = DeltaRsStore.write
+
+    def fails(
+        store: DeltaRsStore,
+        name: str,
+        schema: pa.Schema,
+        batches: Iterable[pa.RecordBatch],
+        mode: Mode,
+        commit: Commit,
+    ) -> int:
+        if name == target:
+            raise OSError("the disk is gone")
+        return write_(store, name, schema, batches, mode, commit)
+
+    monkeypatch.setattr(DeltaRsStore, "write", fails)
+    told_ = work.redcal("run")
+    assert told_.code == 1
+    assert "the disk is gone" in told_.err
+    [row] = work.runs()
+    assert (row["status"], row["outputs"], row["model"]) == ("failed", None, None)
+    assert row["error"] == "OSError: the disk is gone"
+    assert work.redcal("log").code == 2
+    assert row["run_id"] in work.redcal("runs").out
+    monkeypatch.undo()
+    monkeypatch.chdir(work.folder)
+    run = work.ran()
+    assert run["outputs"]["out/rows"] == 0
+    assert [r["status"] for r in work.runs()] == ["failed", "converged"]
+    assert work.ran()["unchanged"]
+
+
+def test_a_failure_that_cannot_be_recorded_is_still_the_first_one(
+    work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upsert, calls = DeltaRsStore.upsert, 0
+
+    def second_fails(store: DeltaRsStore, *arguments: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls > 1:
+            raise RunError("no ledger any more")
+        upsert(store, *arguments)
+
+    def fails(*_: object) -> int:
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr(DeltaRsStore, "upsert", second_fails)
+    monkeypatch.setattr(DeltaRsStore, "write", fails)
+    told_ = work.redcal("run")
+    assert told_.code == 1
+    assert "the failure could not be recorded: no ledger any more" in told_.err
+    assert told_.err.splitlines()[-2].endswith("OSError: the disk is gone")
+
+
+@pytest.mark.parametrize("phase", ["scan", "apply"])
+@pytest.mark.parametrize("how", ["replaced", "damaged"])
+def test_an_input_that_changes_during_the_run_voids_it(
+    work: Work, monkeypatch: pytest.MonkeyPatch, phase: str, how: str
+) -> None:
+    work.ran()
+    version = work.delta().version()
+    batches = FileTable.batches
+
+    def changes(table: FileTable, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
+        yield from batches(table, columns)
+        if (columns is None) == (phase == "apply"):
+            changes.calls += 1  # type: ignore[attr-defined]
+            if changes.calls == 1 and how == "damaged":  # type: ignore[attr-defined]
+                Path("scores.parquet").write_bytes(b"PAR1")
+                raise InputError("cannot be read")
+            write(scores(seed=6))
+
+    changes.calls = 0  # type: ignore[attr-defined]
+    monkeypatch.setattr(FileTable, "batches", changes)
+    told_ = work.redcal("run", "--force")
+    assert told_.code == 1
+    assert "scores.parquet changed during the run, which is void: run again" in told_.err
+    assert work.delta().version() == version
+    monkeypatch.undo()
+    monkeypatch.chdir(work.folder)
+    rows = work.runs()
+    if phase == "apply":
+        assert rows[-1]["status"] == "failed"
+        assert "changed during the run" in rows[-1]["error"]
+    assert [row["outputs"] is not None for row in rows] == [True, False][: len(rows)]

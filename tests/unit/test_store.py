@@ -1,0 +1,496 @@
+"""The store without a JVM: what it reads, how, and what it leaves behind."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import struct
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from redcal_spark.errors import InputError, RunError
+from redcal_spark.store import deltars
+from redcal_spark.store.base import Commit
+from redcal_spark.store.deltars import DeltaRsStore, DeltaRsTable
+from redcal_spark.store.files import BATCH_BYTES, FileTable
+from redcal_spark.tables import BATCH
+from tests.helpers import refused
+
+STORE = DeltaRsStore()
+COMMIT = Commit("run-1", "print-1")
+ROWS = pa.table({"id": [1, 2, 3, 4], "part": ["x", "x", "y", "y"], "p": [0.0, 0.25, 0.5, 1.0]})
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def whole(name: str, columns: list[str] | None = None, **options: Any) -> pa.Table:
+    opened = STORE.open(name, **options)
+    schema = opened.schema
+    if columns is not None:
+        schema = pa.schema([schema.field(column) for column in columns])
+    return pa.Table.from_batches(opened.batches(columns), schema)  # refuses any other schema
+
+
+def once(rows: pa.Table) -> Iterator[pa.RecordBatch]:
+    yield from rows.to_batches(max_chunksize=2)
+
+
+def write(
+    name: str, rows: pa.Table = ROWS, mode: Any = "overwrite", commit: Commit = COMMIT
+) -> int:
+    return STORE.write(name, rows.schema, once(rows), mode, commit)
+
+
+# --- told apart by looking ------------------------------------------------------------------------
+
+
+def test_delta() -> None:
+    write_deltalake("t", ROWS)
+    opened = STORE.open("t")
+    assert isinstance(opened, DeltaRsTable)
+    assert (opened.count(), opened.identity()["version"]) == (4, 0)
+    assert whole("t").to_pydict() == ROWS.to_pydict()
+    assert whole("t", ["p", "id"]).column_names == ["p", "id"]
+
+
+@pytest.mark.parametrize("name", ["scores.parquet", "scores", "scores.csv"])
+def test_a_parquet_file_by_any_name(name: str) -> None:
+    pq.write_table(ROWS, name)
+    opened = STORE.open(name)
+    assert isinstance(opened, FileTable)
+    assert (opened.kind, opened.count()) == ("parquet", 4)
+    assert whole(name) == ROWS
+
+
+def test_a_folder_of_parquet() -> None:
+    Path("t/deep/er").mkdir(parents=True)
+    for place, name in enumerate(("t/b.parquet", "t/a.parquet", "t/deep/er/c.parquet")):
+        pq.write_table(ROWS.slice(place, 1), name)
+    for hidden in ("t/_SUCCESS", "t/.part.crc", "t/_temporary"):
+        Path(hidden).write_text("not data")
+    assert whole("t")["id"].to_pylist() == [2, 1, 3]  # by name, always
+    assert STORE.open("t").count() == 3
+
+
+def test_partitioned_folders() -> None:
+    pq.write_to_dataset(ROWS, "t", partition_cols=["part"])
+    found = whole("t")
+    assert found.column_names == ["id", "p", "part"]
+    assert found.sort_by("id")["part"].to_pylist() == ["x", "x", "y", "y"]
+    pq.write_to_dataset(ROWS.append_column("year", pa.array([2024, 2025] * 2)), "u", ["year"])
+    assert sorted(whole("u")["year"].to_pylist()) == [2024, 2024, 2025, 2025]
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows.txt", "rows", "rows.csv.gz"])
+def test_csv_by_any_name(name: str) -> None:
+    text = "id,part,p\r\n1,x,0.0\r\n2,x,0.25\r\n3,y,0.5\r\n4,y,1.0\r\n".encode()
+    Path(name).write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+    opened = STORE.open(name)
+    assert isinstance(opened, FileTable)
+    assert (opened.kind, opened.count()) == ("csv", None)
+    assert whole(name) == ROWS
+
+
+def test_a_folder_of_csv() -> None:
+    Path("t").mkdir()
+    for place in range(4):
+        pa.csv.write_csv(ROWS.slice(place, 1), f"t/{place}.csv")
+    assert whole("t") == ROWS
+
+
+def test_csv_as_people_write_it() -> None:
+    Path("t.csv").write_bytes(
+        b'\xef\xbb\xbfid;note;p;late\n1;"two\nlines; and ""more""";0;\n2;;1;\n3;plain;0.5;\n'
+    )
+    found = whole("t.csv", separator=";", fractions=["p", "late"])
+    assert found.to_pydict() == {
+        "id": [1, 2, 3],
+        "note": ['two\nlines; and "more"', None, "plain"],
+        "p": [0.0, 1.0, 0.5],
+        "late": [None] * 3,
+    }
+    assert found.schema.field("late").type == pa.float64()
+
+
+def test_fractions_may_begin_like_whole_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("redcal_spark.store.files.SEEN_BYTES", 1_000)
+    Path("t.csv").write_text("p,n\n" + "1,1\n" * 1_000 + "0.5,1\n")
+    assert whole("t.csv", fractions=["p"])["p"][-1].as_py() == 0.5
+    Path("u.csv").write_text("p,n\n" + "1,1\n" * 1_000 + "1,0.5\n")
+    assert refused(InputError, lambda: whole("u.csv")) == (
+        "u.csv: cannot be read: column 'n': invalid value '0.5', but the values before are of "
+        "type int64"
+    )
+
+
+# --- versions -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def versions(_here: None) -> str:
+    """Three versions, of the first three days of 2026."""
+    for day in (1, 2, 3):
+        write_deltalake("v", pa.table({"day": [day]}), mode="overwrite")
+        log = Path("v", "_delta_log", f"{day - 1:020}.json")
+        stamp = int(datetime(2026, 1, day, tzinfo=UTC).timestamp() * 1_000)
+        log.write_text(re.sub(r'"timestamp":\d+', f'"timestamp":{stamp}', log.read_text()))
+    return "v"
+
+
+@pytest.mark.parametrize(
+    ("version", "day"),
+    [
+        (None, 3),
+        (0, 1),
+        (2, 3),
+        ("2026-01-02", 2),  # without a zone: UTC
+        ("2026-01-01T23:59:59", 1),
+        ("2026-01-02T00:00:00+00:00", 2),
+        ("2026-01-02T00:30:00+01:00", 1),
+        ("2026-01-02T12:00:00Z", 2),
+        ("2030-01-01", 3),
+    ],
+)
+def test_a_version_or_the_one_of_a_time(versions: str, version: int | str | None, day: int) -> None:
+    opened = STORE.open(versions, version)
+    assert [b.to_pydict() for b in opened.batches()] == [{"day": [day]}]
+    assert opened.identity()["version"] == day - 1
+
+
+def test_versions_that_are_not_there(versions: str) -> None:
+    assert refused(InputError, lambda: STORE.open(versions, 3)) == (
+        "v: has no version 3; the newest is 2"
+    )
+    assert refused(InputError, lambda: STORE.open(versions, 2**70)).startswith("v: has no version")
+    assert refused(InputError, lambda: STORE.open(versions, "2025-12-31T23:59:59.999")) == (
+        "v: has no version as old as 2025-12-31T23:59:59.999; its first version is of "
+        "2026-01-01T00:00:00Z"
+    )
+    Path("v/_delta_log", f"{0:020}.json").unlink()
+    assert refused(InputError, lambda: STORE.open(versions, 0)).startswith("v: ")
+
+
+def test_an_opened_table_does_not_change() -> None:
+    write("t")
+    opened = STORE.open("t")
+    before = opened.identity()
+    write("t", ROWS.slice(0, 1), commit=Commit("run-2", "print-2"))
+    assert sum(batch.num_rows for batch in opened.batches()) == 4
+    assert opened.identity() == before != STORE.open("t").identity()
+
+
+def test_the_identity_of_files_tells_of_changes() -> None:
+    Path("t").mkdir()
+    pq.write_table(ROWS, "t/a.parquet")
+    opened = STORE.open("t")
+    before = opened.identity()
+    assert opened.identity() == before == STORE.open("t").identity()
+    pq.write_table(ROWS.slice(0, 3), "t/a.parquet")
+    assert opened.identity() != before
+    Path("t/a.parquet").unlink()
+    assert refused(InputError, opened.identity) == "t/a.parquet: No such file or directory"
+
+
+# --- what is read ---------------------------------------------------------------------------------
+
+
+def test_tiny_row_groups_come_in_a_few_batches() -> None:
+    rows = pa.table({"n": range(20_000), "s": pa.array(["a", "b"] * 10_000).dictionary_encode()})
+    pq.write_table(rows, "t.parquet", row_group_size=7)
+    batches = list(STORE.open("t.parquet").batches(["n"]))
+    assert len(batches) == 2
+    assert pa.Table.from_batches(batches)["n"].to_pylist() == list(range(20_000))
+    assert whole("t.parquet") == rows
+
+
+@pytest.mark.parametrize("kind", ["parquet", "delta"])
+def test_reading_does_not_hold_the_table(kind: str) -> None:
+    """About 50 MB, of which a few batches are held at any time."""
+    rng = np.random.default_rng(4)
+    with pq.ParquetWriter("t.parquet", _scores(rng, 1).schema) as writer:
+        for _ in range(16):
+            writer.write_table(_scores(rng, 40_000))
+    if kind == "delta":
+        whole_table = pq.ParquetFile("t.parquet")
+        write_deltalake(
+            "t",
+            pa.RecordBatchReader.from_batches(_scores(rng, 1).schema, whole_table.iter_batches()),
+        )
+    opened = STORE.open("t.parquet" if kind == "parquet" else "t")
+    before, peak, rows, size = pa.total_allocated_bytes(), 0, 0, 0
+    for batch in opened.batches():
+        rows += batch.num_rows
+        size += batch.nbytes
+        del batch
+        peak = max(peak, pa.total_allocated_bytes() - before)
+    assert rows == 640_000 and size > 50_000_000
+    assert peak < 0.6 * size
+
+
+def _scores(rng: np.random.Generator, rows: int) -> pa.Table:
+    flat = pa.array(rng.random(rows * 10))
+    return pa.table({"p": pa.ListArray.from_arrays(np.arange(rows + 1, dtype=np.int32) * 10, flat)})
+
+
+def test_wide_rows_come_in_smaller_batches() -> None:
+    d, rows = 1_000, 12_000
+    flat = pa.array(np.tile(np.eye(1, d).ravel(), rows))  # all alike: a few bytes in the file
+    offsets = pa.array(np.arange(rows + 1, dtype=np.int32) * d)
+    pq.write_table(pa.table({"p": pa.ListArray.from_arrays(offsets, flat)}), "t.parquet")
+    sizes = [batch.nbytes for batch in STORE.open("t.parquet").batches()]
+    assert len(sizes) > 2
+    assert max(sizes) <= 1.1 * BATCH_BYTES
+    assert BATCH * d * 8 > 10 * BATCH_BYTES
+
+
+def test_deletion_vectors_are_honoured() -> None:
+    """Spark writes them, delta-rs does not: this log is written by hand, after the protocol."""
+    write_deltalake("t", pa.table({"n": range(10), 'a "b"': range(10)}))
+    first = Path("t/_delta_log", f"{0:020}.json")
+    add = next(json.loads(x)["add"] for x in first.read_text().splitlines() if '"add"' in x)
+    vector = _deletion_vector([2, 3, 7])
+    features = {"readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"]}
+    actions = [
+        {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}},
+        {"remove": {"path": add["path"], "dataChange": True, "deletionTimestamp": 1}},
+        {"add": add | {"deletionVector": vector, "dataChange": True}},
+    ]
+    text = "\n".join(map(json.dumps, actions))
+    Path("t/_delta_log", f"{1:020}.json").write_text(text)
+    assert sorted(whole("t")["n"].to_pylist()) == [0, 1, 4, 5, 6, 8, 9]
+    assert sorted(whole("t", ['a "b"'])['a "b"'].to_pylist()) == [0, 1, 4, 5, 6, 8, 9]
+    assert whole("t", version=0).num_rows == 10
+
+
+def _deletion_vector(rows: list[int]) -> dict[str, Any]:
+    """Row numbers below 2^16 as an inline deletion vector: a roaring bitmap in Z85."""
+    bitmap = struct.pack("<IIHHI", 12_346, 1, 0, len(rows) - 1, 16)
+    bitmap += struct.pack(f"<{len(rows)}H", *rows)
+    data = struct.pack("<IQI", 1_681_511_377, 1, 0) + bitmap
+    size = len(data)
+    data += bytes(-size % 4)
+    letters = (
+        "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+    )
+    text = ""
+    for (word,) in struct.iter_unpack(">I", data):
+        text += "".join(letters[word // 85**power % 85] for power in (4, 3, 2, 1, 0))
+    return {
+        "storageType": "i",
+        "pathOrInlineDv": text,
+        "sizeInBytes": size,
+        "cardinality": len(rows),
+    }
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+def test_versions_and_what_they_say_of_themselves() -> None:
+    assert STORE.last_writer("t") is None
+    assert write("t") == 0
+    assert write("t", ROWS.select(["p"]), commit=Commit("run-2", "print-2")) == 1
+    assert whole("t").column_names == ["p"]
+    assert whole("t", version=0).to_pydict() == ROWS.to_pydict()
+    assert STORE.last_writer("t") == "run-2"
+    entry = DeltaTable("t").history(1)[0]
+    assert (entry["redcal_run_id"], entry["redcal_fingerprint"]) == ("run-2", "print-2")
+
+
+def test_appending() -> None:
+    for run in ("run-1", "run-2"):
+        write("t", ROWS.append_column("run_id", pa.array([run] * 4)), "append", Commit(run, ""))
+    found = STORE.read("t", {"run_id": "run-2"})
+    assert found is not None and found.num_rows == 4
+    assert STORE.read("nothing") is None
+    told = refused(RunError, lambda: STORE.read("t", {"fingerprint": "x"}))
+    assert told == ("t: is another kind of table: no column 'fingerprint', but id, part, p, run_id")
+
+
+def test_upserts() -> None:
+    rows = pa.table({"key": ["a", "b"], "n": [1, 2]})
+    STORE.upsert("t", rows, "key", COMMIT)
+    STORE.upsert("t", pa.table({"key": ["b", "c"], "n": [20, 30]}), "key", COMMIT)
+    found = STORE.read("t")
+    assert found is not None
+    assert sorted(found.to_pylist(), key=str) == [
+        {"key": "a", "n": 1},
+        {"key": "b", "n": 20},
+        {"key": "c", "n": 30},
+    ]
+
+
+class OurError(Exception):
+    pass
+
+
+def failing(rows: int) -> Iterator[pa.RecordBatch]:
+    """Enough for delta-rs to begin files, then a failure of ours."""
+    rng = np.random.default_rng(4)
+    for _ in range(rows // 500_000):
+        yield pa.record_batch({"x": rng.random(500_000)})
+    raise OurError("half way")
+
+
+def test_a_failed_write_leaves_nothing_behind(tmp_path: Path) -> None:
+    schema = pa.schema([("x", pa.float64())])
+    with pytest.raises(OurError, match="half way"):
+        STORE.write("new/deep/t", schema, failing(15_000_000), "overwrite", COMMIT)
+    assert list(tmp_path.iterdir()) == []
+    write("t")
+    with pytest.raises(OurError, match="half way"):
+        STORE.write("t", schema, failing(0), "overwrite", COMMIT)
+    assert whole("t").to_pydict() == ROWS.to_pydict()
+
+
+def test_an_interrupted_first_write_does_not_block_the_next() -> None:
+    def interrupted() -> Iterator[pa.RecordBatch]:
+        yield from once(ROWS)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        STORE.write("t", ROWS.schema, interrupted(), "overwrite", COMMIT)
+    assert STORE.check_target("t", "output.table") is None
+    assert write("t") == 0
+
+
+def test_two_that_make_the_same_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second finds the table made, and adds its rows to it as the next version."""
+    put_new = deltars._put_new
+
+    def after_another(*arguments: Any) -> None:
+        write_deltalake("t", ROWS)
+        put_new(*arguments)
+
+    monkeypatch.setattr(deltars, "_put_new", after_another)
+    assert write("t", ROWS, "append") == 1
+    assert whole("t").num_rows == 8
+    assert [path.name for path in Path().iterdir()] == ["t"]
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("t", None),
+        ("new/deep/t", None),
+        ("empty", None),
+        ("file", "k: file is a file; a table is a folder"),
+        ("file/t", "k: file/t cannot be made: file is a file"),
+        ("other", "k: other is a folder with other things in it, not a Delta table"),
+        ("./gold.rows", None),
+        ("rows.v2/t", None),
+    ],
+)
+def test_targets(name: str, told: str | None) -> None:
+    write("t")
+    Path("empty").mkdir()
+    Path("other").mkdir()
+    Path("other/thing").touch()
+    Path("file").touch()
+    assert STORE.check_target(name, "k") == told
+    if told is None:
+        assert write(name, commit=Commit("run-2", "")) in (0, 1)
+
+
+@pytest.mark.parametrize("name", ["a.b", "main.gold.t", "`my cat`.gold.t", "s3://b/t", "dbfs:/t"])
+def test_targets_elsewhere(name: str) -> None:
+    told = STORE.check_target(name, "k")
+    assert told is not None and told.startswith(f"k: {name} cannot be written: the local engine")
+    told = refused(InputError, lambda: STORE.open(name))
+    assert told.startswith(f"{name}: no such file or folder; the local engine knows")
+
+
+# --- types ----------------------------------------------------------------------------------------
+
+# As pyarrow has it, as the Delta table has it, two values
+NOW = datetime(2026, 1, 31, 12, 30, 15, 123_456)
+TYPES: list[tuple[pa.DataType, pa.DataType, list[Any]]] = [
+    (pa.null(), pa.null(), [None, None]),
+    (pa.bool_(), pa.bool_(), [True, None]),
+    (pa.int8(), pa.int8(), [-128, 127]),
+    (pa.uint8(), pa.int16(), [0, 255]),
+    (pa.uint16(), pa.int32(), [0, 2**16 - 1]),
+    (pa.uint32(), pa.int64(), [0, 2**32 - 1]),
+    (pa.uint64(), pa.decimal128(20, 0), [Decimal(0), Decimal(2**64 - 1)]),
+    (pa.float16(), pa.float32(), [0.5, None]),
+    (pa.float32(), pa.float32(), [0.5, None]),
+    (pa.decimal128(38, 4), pa.decimal128(38, 4), [Decimal("1.2345"), None]),
+    (pa.string(), pa.string(), ["ü", None]),
+    (pa.large_string(), pa.string(), ["ü", None]),
+    (pa.string_view(), pa.string(), ["ü", None]),
+    (pa.dictionary(pa.int8(), pa.string()), pa.string(), ["a", None]),
+    (pa.binary(), pa.binary(), [b"a\0", None]),
+    (pa.binary(2), pa.binary(), [b"ab", None]),
+    (pa.date32(), pa.date32(), [date(2026, 1, 31), None]),
+    (pa.timestamp("us"), pa.timestamp("us"), [NOW, None]),
+    (pa.timestamp("ns"), pa.timestamp("us"), [NOW, None]),
+    (pa.timestamp("ms", "UTC"), pa.timestamp("us", "UTC"), [datetime(2026, 1, 31, tzinfo=UTC)] * 2),
+    (pa.list_(pa.uint8()), pa.list_(pa.int16()), [[255], None]),
+    (pa.large_list(pa.int32()), pa.list_(pa.int32()), [[1, None], []]),
+    (pa.list_(pa.float32(), 2), pa.list_(pa.float32()), [[0.5, 0.25], None]),
+    (
+        pa.struct({"a": pa.uint32(), "b": pa.list_(pa.struct({"c": pa.string()}))}),
+        pa.struct({"a": pa.int64(), "b": pa.list_(pa.struct({"c": pa.string()}))}),
+        [{"a": 2**32 - 1, "b": [{"c": "x"}]}, None],
+    ),
+    (
+        pa.map_(pa.string(), pa.uint8()),
+        pa.map_(pa.string(), pa.int16()),
+        [[("k", 255)], []],
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "kept", "values"), TYPES, ids=[str(t[0]) for t in TYPES])
+def test_values_survive(kind: pa.DataType, kept: pa.DataType, values: list[Any]) -> None:
+    if kind == pa.float16():
+        column = pa.array([np.float16(0.5), None], kind)
+    elif kind == pa.uint64():
+        column = pa.array([int(v) for v in values], kind)
+    else:
+        column = pa.array(values, kind)
+    rows = pa.table({"x": column, "n": [1, 2]})
+    assert STORE.check_schema(rows.schema) == []
+    write("t", rows)
+    found = whole("t")
+    assert found["x"].to_pylist() == values
+    assert str(found.schema.field("x").type).replace("element", "item") == str(kept).replace(
+        "element", "item"
+    )
+
+
+def test_types_that_have_no_place() -> None:
+    schema = pa.schema(
+        [
+            ("ok", pa.int64()),
+            ("clock", pa.time32("s")),
+            ("spans", pa.list_(pa.struct({"s": pa.duration("us")}))),
+            ("OK", pa.int64()),
+        ]
+    )
+    assert STORE.check_schema(schema) == [
+        "column 'clock' has type time32[s]; Delta tables cannot hold time32[s]: cast the column in "
+        "the input, or leave it out",
+        "column 'spans' has type list<item: struct<s: duration[us]>>; Delta tables cannot hold "
+        "duration[us]: cast the column in the input, or leave it out",
+        "columns 'ok' and 'OK' have the same name but for upper and lower case, which Delta tables "
+        "do not tell apart: rename one in the input",
+    ]
+    spans = pa.table({"x": pa.array([timedelta(1)])})
+    told = refused(RunError, lambda: write("t", spans))
+    assert told.startswith("t: could not be written: ")
+    assert not Path("t").exists()
