@@ -20,7 +20,7 @@ from redcal_spark.config_file import load_config
 from redcal_spark.demo import CONFIG, ROWS, SCHEMA, SEED, patients
 from redcal_spark.errors import RedcalError, UsageError
 from redcal_spark.metrics import Metrics
-from redcal_spark.reconciler import ReconciledPair
+from redcal_spark.pair import ReconciledPair
 from redcal_spark.runs import Job, Outcome, summary
 from redcal_spark.store.base import Commit, Store
 from redcal_spark.terminal import (

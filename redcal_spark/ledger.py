@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from redcal_spark import __version__
-from redcal_spark.reconciler import SCHEMA_VERSION
+from redcal_spark.pair import SCHEMA_VERSION
 from redcal_spark.store.base import Commit, Store
 
 RUNS_SCHEMA_VERSION = 1
@@ -92,7 +92,7 @@ class RunRow:
 
     @classmethod
     def new(cls, **given: Any) -> RunRow:
-        """A run that starts now. Ids sort by time."""
+        """A run that starts now. Ids sort by time, to the second."""
         now = datetime.now(UTC)
         return cls(run_id=f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(3)}", started_at=now, **given)
 

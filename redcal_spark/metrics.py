@@ -113,11 +113,11 @@ def brier_sum(f: Grid, y: Grid) -> int:
 def optimal_label_sums(y: Grid, d: int, losses: LossFamily) -> Ints:
     """Label sums per cell for a decision maker who knows y."""
     if y.ndim == 1:  # all rows of a class have the same best action
-        best = respond(label_rows(np.arange(d, dtype=np.int32), d), losses)
         counts = np.bincount(y, minlength=d) * ONE
         sums = np.zeros((losses.n_cells, d), np.int64)
-        for place, actions in enumerate(best):
-            sums[losses.offsets[place] + actions.astype(np.intp), np.arange(d)] = counts
+        for place, loss in enumerate(losses.losses):
+            best = losses.offsets[place] + loss.quantised.argmin(axis=0)  # the first on ties
+            sums[best, np.arange(d)] = counts
         return sums
     sums = np.zeros((losses.n_cells, d), np.int64)
     for part in chunks(len(y), losses.n_cells):

@@ -2,43 +2,36 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from fractions import Fraction
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any, Literal
 
-import numpy as np
 import pyarrow as pa
 
 from redcal_spark.algorithms.decision_calibration import decision_calibration
 from redcal_spark.algorithms.reconcile import reconcile
 from redcal_spark.algorithms.redcal import dc_then_redcal, redcal
 from redcal_spark.algorithms.trajectory import Trajectory
-from redcal_spark.columns import Columns, Layout, Problems, plan
+from redcal_spark.columns import Columns, Layout, plan
 from redcal_spark.engines.base import Engine
 from redcal_spark.engines.local import LocalEngine
-from redcal_spark.errors import InputError, ModelFileError, ScoreWarning, UsageError
-from redcal_spark.fixed_point import BITS, MAX_ROWS
+from redcal_spark.errors import InputError, ScoreWarning, UsageError
+from redcal_spark.fixed_point import MAX_ROWS
 from redcal_spark.gather import Gathered, Scanner, gather
 from redcal_spark.kernel import Rules
 from redcal_spark.losses import LossFamily
 from redcal_spark.metrics import Totals
-from redcal_spark.output import OutputNames, extend
+from redcal_spark.pair import ReconciledPair, is_spark, rules_of
 from redcal_spark.parallel import ordered
-from redcal_spark.parameters import Parameters, Resolved, Status
-from redcal_spark.patches import Patch, PatchLog
+from redcal_spark.parameters import Parameters, Status
+from redcal_spark.patches import Patch
 from redcal_spark.splits import Split
 from redcal_spark.tables import batches, from_numpy, to_arrow
 
 log = logging.getLogger(__name__)
-
-SCHEMA_VERSION = 1
 
 ALGORITHMS: dict[str, Callable[[Engine, Trajectory], Status]] = {
     "redcal": redcal,
@@ -268,250 +261,5 @@ class Reconciler:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class ReconciledPair:
-    """A reconciled pair of models: the patch log, and what it takes to replay it on any rows.
-
-    rows: how many it was fitted on. status: converged, capped, stalled or cut.
-    zero_calibrations: calibrations that ended because their patch rounded to nothing.
-    """
-
-    parameters: Parameters
-    resolved: Resolved
-    losses: LossFamily
-    columns: Columns
-    binary: bool
-    n_classes: int
-    rows: int
-    status: Status
-    log: PatchLog
-    zero_calibrations: int
-
-    @property
-    def rules(self) -> Rules:
-        return rules_of(self.parameters, self.losses, self.binary)
-
-    def apply(self, data: Any, model_2: Any = None, *, suffix: str = "_reconciled") -> Any:
-        """The reconciled scores of any rows, labelled or not.
-
-        A table comes back as the same kind of table with columns added; numpy arrays
-        apply(scores_1, scores_2) come back as (new_1, new_2). Rows that no patch touched keep their
-        scores to the bit.
-        """
-        if is_spark(data):
-            return self._apply_to_frame(data, suffix)
-        if model_2 is not None:
-            table = self._extended(from_numpy(self.columns, data, model_2), suffix)
-            names = OutputNames(self.columns, self.losses, suffix)
-            return tuple(_to_numpy(table.column(name)) for name in names.scores)
-        table = to_arrow(data, self.columns.names(label=False))
-        extended = self._extended(table, suffix)
-        if isinstance(data, pa.Table):
-            return extended
-        if isinstance(data, pa.RecordBatch):
-            return extended.combine_chunks().to_batches()[0]
-        added = [name for name in extended.column_names if name not in table.column_names]
-        new = extended.select(added).to_pandas()
-        new.index = data.index
-        return data.assign(**{name: new[name] for name in added})
-
-    def _apply_to_frame(self, frame: Any, suffix: str, skip: bool = False) -> Any:
-        from redcal_spark.engines.spark_frames import apply_to_frame
-
-        names = OutputNames(self.columns, self.losses, suffix)
-        found, layout = apply_to_frame(
-            frame, self.columns, self.n_classes, self.rules, self.log, names, skip
-        )
-        self.check_layout(layout)
-        return found
-
-    def _extended(self, table: pa.Table, suffix: str) -> pa.Table:
-        first = next(iter(table.to_batches(max_chunksize=1)), None)
-        layout = plan(table.schema, self.columns, "the data", self.n_classes, first, labels=False)
-        self.check_layout(layout)
-        problems = Problems()
-        found, start = [], 0
-        for batch in batches(table):
-            found.append(self.apply_batch(batch, layout, suffix, problems, start))
-            start += batch.num_rows
-        problems.raise_if_any("the data")
-        if not found:
-            empty = pa.RecordBatch.from_pylist([], schema=table.schema)
-            found = [self.apply_batch(empty, layout, suffix, problems)]
-        return pa.Table.from_batches(found)
-
-    def check_layout(self, layout: Layout) -> None:
-        if layout.binary != self.binary:
-            form = "one column P(class 1)" if self.binary else f"arrays of {self.n_classes} classes"
-            raise InputError(f"the pair was fitted on scores given as {form}; these are not")
-
-    def apply_batch(
-        self,
-        batch: pa.RecordBatch,
-        layout: Layout,
-        suffix: str = "_reconciled",
-        problems: Problems | None = None,
-        start: int = 0,
-        skip: bool = False,
-    ) -> pa.RecordBatch:
-        """One batch with its new columns. Bad rows are added to `problems` and pass through."""
-        names = OutputNames(self.columns, self.losses, suffix)
-        found = Problems() if problems is None else problems
-        return extend(batch, layout, self.rules, self.log, names, found, start, skip)
-
-    # --- as plain data ------------------------------------------------------------------------
-
-    def to_json(self) -> dict[str, Any]:
-        """The model as plain data, ready for `json.dumps`."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "kind": "redcal_spark.ReconciledPair",
-            "status": self.status,
-            "rows": self.rows,
-            "n_classes": self.n_classes,
-            "binary": self.binary,
-            "grid_bits": BITS,
-            "parameters": asdict(self.parameters),
-            "resolved": {
-                "beta": None if self.resolved.beta is None else str(self.resolved.beta),
-                "m": self.resolved.m,
-                "grid_covered": self.resolved.grid_covered,
-            },
-            "zero_calibrations": self.zero_calibrations,
-            "columns": asdict(self.columns),
-            "losses": self.losses.to_json(),
-            "log": self.log.to_json(),
-        }
-
-    @classmethod
-    def from_json(cls, data: Any) -> ReconciledPair:
-        """The model from plain data. Unknown versions and damaged logs are refused."""
-        if not isinstance(data, Mapping) or "schema_version" not in data:
-            raise ModelFileError("not a saved model: it has no schema_version")
-        if data["schema_version"] != SCHEMA_VERSION:
-            raise ModelFileError(
-                f"schema_version {data['schema_version']!r} is unknown here; this release reads "
-                f"version {SCHEMA_VERSION}: use the release of redcal_spark that wrote the model"
-            )
-        try:
-            return cls._checked(data)
-        except ModelFileError:
-            raise
-        except UsageError as err:
-            raise ModelFileError(f"damaged model: {err}") from err
-        except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError) as err:
-            raise ModelFileError(f"damaged model: {type(err).__name__}: {err}") from err
-
-    @classmethod
-    def _checked(cls, data: Mapping[str, Any]) -> ReconciledPair:
-        parameters = Parameters(**data["parameters"])
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # told when the model was fitted
-            losses = LossFamily.from_json(data["losses"])
-        columns = data["columns"]
-        n_classes, rows = int(data["n_classes"]), int(data["rows"])
-        beta = data["resolved"]["beta"]
-        resolved = replace(
-            parameters.resolve(rows, n_classes),
-            beta=None if beta is None else Fraction(beta),
-            m=int(data["resolved"]["m"]),
-            grid_covered=bool(data["resolved"]["grid_covered"]),
-        )
-        classes = columns["classes"]
-        pair = cls(
-            parameters=parameters,
-            resolved=resolved,
-            losses=losses,
-            columns=Columns(
-                _source(columns["model_1"]),
-                _source(columns["model_2"]),
-                columns["label"],
-                columns["id"],
-                None if classes is None else tuple(classes),
-            ),
-            binary=bool(data["binary"]),
-            n_classes=n_classes,
-            rows=rows,
-            status=data["status"],
-            log=PatchLog.from_json(data["log"]),
-            zero_calibrations=int(data["zero_calibrations"]),
-        )
-        pair._check_log()
-        return pair
-
-    def _check_log(self) -> None:
-        """Every patch must name losses, actions and classes that exist."""
-        round: int | None = None
-        for patch in self.log:
-            where = f"patch {patch.step}"
-            width = 1 if patch.kind == "score" else self.n_classes
-            if len(patch.phi) != width:
-                raise ModelFileError(f"{where}: phi has {len(patch.phi)} values, not {width}")
-            if patch.coordinate is not None and patch.coordinate >= self.n_classes:
-                raise ModelFileError(f"{where}: no class {patch.coordinate}")
-            if patch.loss is not None:
-                k = self.losses[self.losses.place(patch.loss)].n_actions
-                if any(a is not None and a >= k for a in (patch.a1, patch.a2, patch.action)):
-                    raise ModelFileError(f"{where}: an action that loss {patch.loss!r} has not")
-            if patch.kind != "calibrate":
-                round = patch.round
-            elif patch.round != round:
-                raise ModelFileError(f"{where}: belongs to round {patch.round}, within {round}")
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model as one JSON file, whole or not at all."""
-        path = os.fspath(path)
-        partial = f"{path}.{os.getpid()}.partial"
-        try:
-            with open(partial, "w", encoding="utf-8") as file:
-                json.dump(self.to_json(), file)
-                file.write("\n")
-            os.replace(partial, path)
-        except BaseException:
-            if os.path.exists(partial):
-                os.unlink(partial)
-            raise
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> ReconciledPair:
-        """Read a model that `save` wrote."""
-        try:
-            with open(path, encoding="utf-8") as file:
-                data = json.load(file)
-        except OSError as err:
-            raise ModelFileError(f"{os.fspath(path)}: {err.strerror}") from err
-        except (ValueError, RecursionError) as err:
-            raise ModelFileError(f"{os.fspath(path)}: not JSON: {err}") from err
-        try:
-            return cls.from_json(data)
-        except ModelFileError as err:
-            raise ModelFileError(f"{os.fspath(path)}: {err}") from err
-
-
-def is_spark(data: Any) -> bool:
-    """Whether this is a Spark DataFrame, asked without importing Spark."""
-    return any(kind.__module__.startswith("pyspark.sql") for kind in type(data).__mro__)
-
-
-def rules_of(parameters: Parameters, losses: LossFamily, binary: bool) -> Rules:
-    """Thresholds as integers. Reconcile's alpha is of probability: its events count any margin."""
-    resolved = parameters.resolve(1, losses.n_classes or 2)
-    alpha = resolved.alpha or Fraction(0)
-    scores_only = parameters.algorithm == "reconcile"
-    margin = Fraction(0) if scores_only else alpha
-    thresholds = tuple(loss.threshold(margin) for loss in losses.losses)
-    return Rules(losses, thresholds, int(alpha * (1 << BITS) // 1) if scores_only else None, binary)
-
-
 def _source(columns: str | Sequence[str]) -> str | tuple[str, ...]:
     return columns if isinstance(columns, str) else tuple(columns)
-
-
-def _to_numpy(column: pa.ChunkedArray) -> np.ndarray[Any, Any]:
-    array = column.combine_chunks()
-    if isinstance(array, pa.ChunkedArray):
-        array = pa.concat_arrays(array.chunks)
-    if pa.types.is_floating(array.type):
-        return np.array(array.to_numpy(zero_copy_only=False))
-    width = array.type.list_size
-    return np.array(array.flatten().to_numpy(zero_copy_only=False)).reshape(-1, width)

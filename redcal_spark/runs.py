@@ -23,9 +23,10 @@ from redcal_spark.history import Point, history
 from redcal_spark.ledger import Ledger, RunRow, config_digest, fingerprint
 from redcal_spark.metrics import Metrics, Totals
 from redcal_spark.output import OutputNames
+from redcal_spark.pair import ReconciledPair
 from redcal_spark.parallel import ordered
 from redcal_spark.patches import Patch, PatchLog
-from redcal_spark.reconciler import ReconciledPair, Reconciler
+from redcal_spark.reconciler import Reconciler
 from redcal_spark.records import (
     HISTORY,
     PATCHES,
@@ -158,9 +159,10 @@ class Job:
             ]
         if problems:
             raise UsageError("\n".join(problems))
-        made = self.reconciler
-        names = OutputNames(made.columns, made.losses, self.config.output.suffix)
-        names.check(self.input.schema.names, self.skip, self.input.name)
+        if rows:
+            made = self.reconciler
+            names = OutputNames(made.columns, made.losses, self.config.output.suffix)
+            names.check(self.input.schema.names, self.skip, self.input.name)
         if ids:
             if self.config.input.id is None:
                 raise UsageError("check --ids: input.id is not set")

@@ -20,6 +20,8 @@ from redcal_spark.errors import InputError
 from redcal_spark.tables import BATCH
 
 BATCH_BYTES = 2**25  # of a batch, about: what is held of a table whose rows are wide
+# pyarrow's own way, to fetch a file's columns beforehand, keeps all of them until the file is done
+PARQUET = ds.ParquetFragmentScanOptions(pre_buffer=False, use_buffered_stream=True)
 SEEN_BYTES = 2**24  # of a CSV file, to tell the types of its columns
 
 
@@ -91,12 +93,17 @@ def stream(
         found = dataset.to_batches(
             columns=None if columns is None else list(columns),
             batch_size=rows,
-            batch_readahead=4,
+            batch_readahead=2,
             fragment_readahead=1,
+            fragment_scan_options=PARQUET if _is_parquet(dataset) else None,
         )
         yield from _put_together(found, rows // 4)
     except (pa.ArrowException, OSError) as err:
         raise InputError(f"{name}: cannot be read: {_told(err, dataset.schema)}") from err
+
+
+def _is_parquet(dataset: ds.Dataset) -> bool:
+    return isinstance(getattr(dataset, "format", None), ds.ParquetFileFormat)
 
 
 def _put_together(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
@@ -115,8 +122,8 @@ def _put_together(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.R
 
 def _batch_rows(dataset: ds.Dataset, columns: Sequence[str] | None) -> int:
     """Rows a batch: fewer where they are wide, as a thousand scores a row would be."""
-    fragment = next(iter(dataset.get_fragments()), None)
-    if not isinstance(fragment, ds.ParquetFileFragment) or not fragment.metadata.num_row_groups:
+    fragment = next(iter(dataset.get_fragments()), None) if _is_parquet(dataset) else None
+    if fragment is None or not fragment.metadata.num_row_groups:
         return BATCH
     group = fragment.metadata.row_group(0)
     chunks = [group.column(i) for i in range(group.num_columns)]

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from redcal_spark import ReconciledPair
+from redcal_spark.history import POINTS
 from redcal_spark.patches import PatchLog
 from redcal_spark.splits import HashSplit
 from tests import oracle
@@ -112,8 +113,12 @@ def test_without_a_split_there_is_one(work: Work) -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["decision_calibration", "dc_then_redcal"])
-def test_a_calibration_everywhere_has_at_most_200_points(work: Work, algorithm: str) -> None:
-    work.tree["reconcile"] |= {"algorithm": algorithm, "beta": 0.0004, "max_steps": 700}
+def test_a_calibration_everywhere_has_at_most_200_points(
+    work: Work, monkeypatch: pytest.MonkeyPatch, algorithm: str
+) -> None:
+    assert POINTS == 200
+    monkeypatch.setattr("redcal_spark.history.POINTS", 40)  # this calibration is a short one
+    work.tree["reconcile"] |= {"algorithm": algorithm, "beta": 1e-6, "max_steps": 500}
     work.redcal("run")
     work.redcal("export", "-o", "model.json")
     log = ReconciledPair.load("model.json").log
@@ -121,13 +126,12 @@ def test_a_calibration_everywhere_has_at_most_200_points(work: Work, algorithm: 
     found = points(work)
     steps = sorted(step for split, step in found if split == "fit")
     inside = [step for step in steps if 0 < step <= len(free)]
-    assert len(free) > 250
-    assert 100 < len(inside) <= 201  # one more where the calibration of model 2 begins
-    gaps = np.diff(inside)
-    assert gaps.max() <= 2 * -(-len(free) // 200)
+    assert len(free) > 80
+    assert 20 < len(inside) <= 41  # one more where the calibration of model 2 begins
+    assert np.diff(inside).max() <= -(-len(free) // 40)
     assert steps[-1] == len(log)
     part = split_rows(work.table().sort_by("case"), "test")
-    for step in (inside[0], inside[60]):
+    for step in (inside[0], inside[20]):
         same_as_anew(
             found["judge", step],
             problem(part, algorithm=algorithm),

@@ -19,7 +19,7 @@ from tests.helpers import Array
 from tests.oracle import Problem
 
 CLASSES = ("mild", "grave", "rare", "none")
-LOSSES = {
+LOSSES: dict[str, dict[str, Any]] = {
     "triage": {
         "actions": ["home", "ward", "icu"],
         "costs": [[0.0, 4.0, 9.0, 0.0], [1.0, 0.5, 3.0, 1.0], [3.0, 1.0, 0.0, 4.0]],
@@ -145,6 +145,6 @@ def problem(table: pa.Table, one: str = "a", two: str = "b", **parameters: Any) 
         table[one].to_pylist(),
         table[two].to_pylist(),
         [CLASSES.index(name) for name in table["outcome"].to_pylist()],
-        {name: loss["costs"] for name, loss in LOSSES.items()},  # type: ignore[misc]
+        {name: loss["costs"] for name, loss in LOSSES.items()},
         **given | parameters,
     )

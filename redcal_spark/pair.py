@@ -1,0 +1,337 @@
+"""A reconciled pair: the patch log, what it takes to replay it on any rows, and its file."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
+from typing import Any, Literal, get_args
+
+import numpy as np
+import pyarrow as pa
+
+from redcal_spark.columns import Columns, Layout, Problems, plan
+from redcal_spark.errors import InputError, ModelFileError, RedcalError
+from redcal_spark.fixed_point import BITS
+from redcal_spark.kernel import Rules
+from redcal_spark.losses import LossFamily
+from redcal_spark.output import OutputNames, extend
+from redcal_spark.parameters import Parameters, Resolved, Status
+from redcal_spark.patches import PatchLog
+from redcal_spark.tables import batches, from_numpy, to_arrow
+
+SCHEMA_VERSION = 1
+KIND = "redcal_spark.ReconciledPair"
+
+
+@dataclass(frozen=True, eq=False)
+class ReconciledPair:
+    """A reconciled pair of models: the patch log, and what it takes to replay it on any rows.
+
+    rows: how many it was fitted on. status: converged, capped, stalled or cut.
+    zero_calibrations: calibrations that ended because their patch rounded to nothing.
+    """
+
+    parameters: Parameters
+    resolved: Resolved
+    losses: LossFamily
+    columns: Columns
+    binary: bool
+    n_classes: int
+    rows: int
+    status: Status
+    log: PatchLog
+    zero_calibrations: int
+
+    @property
+    def rules(self) -> Rules:
+        return rules_of(self.parameters, self.losses, self.binary)
+
+    def apply(
+        self,
+        data: Any,
+        model_2: Any = None,
+        *,
+        suffix: str = "_reconciled",
+        on_bad_rows: Literal["error", "skip"] = "error",
+    ) -> Any:
+        """The reconciled scores of any rows, labelled or not.
+
+        A table comes back as the same kind of table with columns added; numpy arrays
+        apply(scores_1, scores_2) come back as (new_1, new_2). Rows that no patch touched keep their
+        scores to the bit.
+        """
+        skip = on_bad_rows == "skip"
+        if is_spark(data):
+            return self._apply_to_frame(data, suffix, skip)
+        names = OutputNames(self.columns, self.losses, suffix)
+        if model_2 is not None:
+            table = self._extended(from_numpy(self.columns, data, model_2), suffix, skip)
+            return tuple(_to_numpy(table.column(name)) for name in names.scores)
+        table = to_arrow(data, self.columns.names(label=False))
+        extended = self._extended(table, suffix, skip)
+        if isinstance(data, pa.Table):
+            return extended
+        if isinstance(data, pa.RecordBatch):
+            return next(iter(extended.combine_chunks().to_batches()), _empty(extended.schema))
+        added = names.all(skip)
+        new = extended.select(added).to_pandas()
+        new.index = data.index
+        return data.assign(**{name: new[name] for name in added})
+
+    def _apply_to_frame(self, frame: Any, suffix: str, skip: bool) -> Any:
+        from redcal_spark.engines.spark_frames import apply_to_frame
+
+        names = OutputNames(self.columns, self.losses, suffix)
+        found, layout = apply_to_frame(
+            frame, self.columns, self.n_classes, self.rules, self.log, names, skip
+        )
+        self.check_layout(layout)
+        return found
+
+    def _extended(self, table: pa.Table, suffix: str, skip: bool) -> pa.Table:
+        first = next(iter(table.to_batches(max_chunksize=1)), None)
+        layout = plan(table.schema, self.columns, "the data", self.n_classes, first, labels=False)
+        self.check_layout(layout)
+        problems = Problems()
+        found, start = [], 0
+        for batch in batches(table):
+            found.append(self.apply_batch(batch, layout, suffix, problems, start, skip))
+            start += batch.num_rows
+        if not skip:
+            problems.raise_if_any("the data")
+        if not found:
+            found = [self.apply_batch(_empty(table.schema), layout, suffix, problems, 0, skip)]
+        return pa.Table.from_batches(found)
+
+    def check_layout(self, layout: Layout) -> None:
+        if layout.binary != self.binary:
+            form = "one column P(class 1)" if self.binary else f"arrays of {self.n_classes} classes"
+            raise InputError(f"the pair was fitted on scores given as {form}; these are not")
+
+    def apply_batch(
+        self,
+        batch: pa.RecordBatch,
+        layout: Layout,
+        suffix: str = "_reconciled",
+        problems: Problems | None = None,
+        start: int = 0,
+        skip: bool = False,
+    ) -> pa.RecordBatch:
+        """One batch with its new columns. Bad rows are added to `problems` and pass through."""
+        names = OutputNames(self.columns, self.losses, suffix)
+        found = Problems() if problems is None else problems
+        return extend(batch, layout, self.rules, self.log, names, found, start, skip)
+
+    # --- as plain data ------------------------------------------------------------------------
+
+    def to_json(self) -> dict[str, Any]:
+        """The model as plain data, ready for `json.dumps`."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "kind": KIND,
+            "status": self.status,
+            "rows": self.rows,
+            "n_classes": self.n_classes,
+            "binary": self.binary,
+            "grid_bits": BITS,
+            "parameters": asdict(self.parameters),
+            "resolved": {
+                "beta": None if self.resolved.beta is None else str(self.resolved.beta),
+                "m": self.resolved.m,
+                "grid_covered": self.resolved.grid_covered,
+            },
+            "zero_calibrations": self.zero_calibrations,
+            "columns": json.loads(json.dumps(asdict(self.columns))),
+            "losses": self.losses.to_json(),
+            "log": self.log.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, data: Any) -> ReconciledPair:
+        """The model from plain data. Unknown versions are refused by name, damage too."""
+        if not isinstance(data, Mapping) or "schema_version" not in data:
+            raise ModelFileError("not a saved model: it has no schema_version")
+        version = data["schema_version"]
+        if version != SCHEMA_VERSION or isinstance(version, bool):
+            raise ModelFileError(
+                f"schema_version {version!r} is unknown here; this release reads version "
+                f"{SCHEMA_VERSION}: use the release of redcal_spark that wrote the model"
+            )
+        try:
+            pair = cls._built(data)
+            pair._check_log()
+        except ModelFileError:
+            raise
+        except (RedcalError, LookupError, TypeError, ValueError, ArithmeticError) as err:
+            raise ModelFileError(f"damaged model: {type(err).__name__}: {err}") from err
+        written = pair.to_json()
+        changed = [key for key in {**written, **data} if written.get(key) != data.get(key)]
+        if changed or not _same_types(written, data):
+            told = ", ".join(changed) or "types"
+            raise ModelFileError(f"damaged model: not as any release wrote it: {told}")
+        return pair
+
+    @classmethod
+    def _built(cls, data: Mapping[str, Any]) -> ReconciledPair:
+        rows, n_classes, status = data["rows"], data["n_classes"], data["status"]
+        if not all(type(x) is int and x > 0 for x in (rows, n_classes)):
+            raise ModelFileError(f"damaged model: rows {rows!r}, n_classes {n_classes!r}")
+        if status not in get_args(Status):
+            raise ModelFileError(f"damaged model: status {status!r}")
+        for flag in (data["binary"], data["resolved"]["grid_covered"]):
+            if not isinstance(flag, bool):
+                raise ModelFileError(f"damaged model: {flag!r} is neither true nor false")
+        parameters = Parameters(**data["parameters"])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # told when the model was fitted
+            losses = LossFamily.from_json(data["losses"])
+        columns = data["columns"]
+        classes = columns["classes"]
+        given = data["resolved"]
+        resolved = replace(
+            parameters.resolve(rows, n_classes),
+            beta=None if given["beta"] is None else Fraction(given["beta"]),
+            m=int(given["m"]),
+            grid_covered=given["grid_covered"],
+        )
+        if resolved.m.bit_count() != 1 or resolved.m > 1 << BITS:
+            raise ModelFileError(f"damaged model: m {given['m']!r}")
+        if resolved.beta is not None and not 0 < resolved.beta <= 1:
+            raise ModelFileError(f"damaged model: beta {given['beta']!r}")
+        zeros = data["zero_calibrations"]
+        if not isinstance(zeros, int) or isinstance(zeros, bool) or zeros < 0:
+            raise ModelFileError(f"damaged model: zero_calibrations {zeros!r}")
+        return cls(
+            parameters=parameters,
+            resolved=resolved,
+            losses=losses,
+            columns=Columns(
+                _names(columns["model_1"]),
+                _names(columns["model_2"]),
+                _name(columns["label"]),
+                None if columns["id"] is None else _name(columns["id"]),
+                None if classes is None else tuple(_name(c) for c in classes),
+            ),
+            binary=data["binary"],
+            n_classes=n_classes,
+            rows=rows,
+            status=status,
+            log=PatchLog.from_json(data["log"]),
+            zero_calibrations=zeros,
+        )
+
+    def _check_log(self) -> None:
+        """Every patch must be one of the algorithm, and name things that exist."""
+        kinds = _KINDS[self.parameters.algorithm]
+        round: int | None = None
+        for patch in self.log:
+            where = f"patch {patch.step}"
+            if patch.kind not in kinds:
+                raise ModelFileError(f"{where}: {self.parameters.algorithm} has no {patch.kind!r}")
+            width = 1 if patch.kind == "score" else self.n_classes
+            if len(patch.phi) != width:
+                raise ModelFileError(f"{where}: phi has {len(patch.phi)} values, not {width}")
+            if patch.coordinate is not None and patch.coordinate >= self.n_classes:
+                raise ModelFileError(f"{where}: no class {patch.coordinate}")
+            if patch.loss is not None:
+                k = self.losses[self.losses.place(patch.loss)].n_actions
+                if any(a is not None and a >= k for a in (patch.a1, patch.a2, patch.action)):
+                    raise ModelFileError(f"{where}: an action that loss {patch.loss!r} has not")
+            if patch.kind != "calibrate":
+                round = patch.round
+            elif patch.round != round:
+                raise ModelFileError(f"{where}: belongs to round {patch.round}, within {round}")
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model as one JSON file, whole or not at all."""
+        path = os.fspath(path)
+        partial = f"{path}.{os.getpid()}.partial"
+        try:
+            with open(partial, "w", encoding="utf-8") as file:
+                json.dump(self.to_json(), file)
+                file.write("\n")
+            os.replace(partial, path)
+        except BaseException:
+            if os.path.exists(partial):
+                os.unlink(partial)
+            raise
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> ReconciledPair:
+        """Read a model that `save` wrote."""
+        try:
+            with open(path, encoding="utf-8") as file:
+                data = json.load(file)
+        except OSError as err:
+            raise ModelFileError(f"{os.fspath(path)}: {err.strerror}") from err
+        except (ValueError, RecursionError) as err:
+            raise ModelFileError(f"{os.fspath(path)}: not JSON: {err}") from err
+        try:
+            return cls.from_json(data)
+        except ModelFileError as err:
+            raise ModelFileError(f"{os.fspath(path)}: {err}") from err
+
+
+def is_spark(data: Any) -> bool:
+    """Whether this is a Spark DataFrame, asked without importing Spark."""
+    return any(kind.__module__.startswith("pyspark.sql") for kind in type(data).__mro__)
+
+
+def rules_of(parameters: Parameters, losses: LossFamily, binary: bool) -> Rules:
+    """Thresholds as integers. Reconcile's alpha is of probability: its events count any margin."""
+    resolved = parameters.resolve(1, losses.n_classes or 2)
+    alpha = resolved.alpha or Fraction(0)
+    scores_only = parameters.algorithm == "reconcile"
+    margin = Fraction(0) if scores_only else alpha
+    thresholds = tuple(loss.threshold(margin) for loss in losses.losses)
+    return Rules(losses, thresholds, int(alpha * (1 << BITS) // 1) if scores_only else None, binary)
+
+
+_KINDS = {
+    "redcal": ("reconcile", "calibrate"),
+    "dc_then_redcal": ("reconcile", "calibrate"),
+    "decision_calibration": ("calibrate",),
+    "reconcile": ("score",),
+}
+
+
+def _name(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ModelFileError(f"damaged model: a name is {value!r}")
+    return value
+
+
+def _names(value: Any) -> str | tuple[str, ...]:
+    if isinstance(value, list) and value:
+        return tuple(_name(v) for v in value)
+    return _name(value)
+
+
+def _same_types(one: Any, two: Any) -> bool:
+    """Whether two equal trees are equal in kind too: 1, 1.0 and true are not."""
+    if isinstance(one, dict):
+        return isinstance(two, Mapping) and all(_same_types(one[k], two[k]) for k in one)
+    if isinstance(one, list):
+        return isinstance(two, list) and all(map(_same_types, one, two))
+    return type(one) is type(two)
+
+
+def _empty(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
+
+
+def _to_numpy(column: pa.ChunkedArray) -> np.ndarray[Any, Any]:
+    """One number or one vector a row; rows that were passed through may be of any length."""
+    array = pa.concat_arrays(column.chunks)
+    if pa.types.is_floating(array.type):
+        return np.array(array.to_numpy(zero_copy_only=False))
+    flat = np.array(array.flatten().to_numpy(zero_copy_only=False))
+    if len(array) and len(flat) % len(array) == 0 and not array.null_count:
+        return flat.reshape(len(array), -1)
+    rows = np.empty(len(array), dtype=object)
+    rows[:] = array.to_pylist()
+    return rows
