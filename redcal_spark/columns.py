@@ -152,7 +152,7 @@ def plan(
         raise InputError("\n".join(problems))
     forms, widths = [], []
     for model in (1, 2):
-        form, width, problem = _score_form(schema, columns.scores(model), first)
+        form, width, problem = _score_form(schema, columns.scores(model), n_classes, first)
         forms.append(form)
         widths.append(width)
         problems += problem
@@ -171,7 +171,7 @@ def plan(
 
 
 def _score_form(
-    schema: pa.Schema, source: ScoreColumns, first: pa.RecordBatch | None
+    schema: pa.Schema, source: ScoreColumns, n_classes: int | None, first: pa.RecordBatch | None
 ) -> tuple[Form, int | None, list[str]]:
     if not isinstance(source, str):
         told = [
@@ -204,7 +204,12 @@ def _score_form(
     if first is None:
         return "array", None, []
     lengths = pc.drop_null(pc.list_value_length(first.column(source)))
-    return "array", (lengths[0].as_py() if len(lengths) else None), []
+    if not len(lengths):
+        return "array", None, []
+    # a few rows may be ragged: they are told, or skipped, one by one
+    found, counts = np.unique(lengths.to_numpy(zero_copy_only=False), return_counts=True)
+    usual = int(found[counts.argmax()])
+    return "array", n_classes if n_classes in found else usual, []
 
 
 def _label_form(

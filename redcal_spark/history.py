@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from redcal_spark.blocks import Block
 from redcal_spark.kernel import Index, Rows, Rules
 from redcal_spark.metrics import Totals, measure
-from redcal_spark.parallel import ordered
 from redcal_spark.patches import Patch
 
 POINTS = 200  # of a calibration everywhere, evenly spaced
@@ -42,25 +41,51 @@ def segments(log: Sequence[Patch], rows: int) -> list[list[Patch]]:
 
 def history(
     start: Totals,
-    active: Sequence[Block],
+    active: Iterable[Block],
     rules: Rules,
     log: Sequence[Patch],
-    threads: int | None = None,
+    spread: Callable[..., Iterable[list[Totals]]] = map,
 ) -> list[Point]:
     """The totals before the first patch and after every segment.
+
+    spread: how blocks are spread over threads, as `map` with a function and items.
+    """
+    blocks = list(active)
+    cut = segments(log, sum(block.rows for block in blocks))
+    found = spread(partial(changes, cut, rules), blocks)
+    return points(start, cut, added(found, len(cut)))
+
+
+def changes(cut: Sequence[Sequence[Patch]], rules: Rules, block: Block) -> list[Totals]:
+    """What every segment changed on a block.
 
     Only the rows that a segment may touch are measured, before and after it: a round's event, or
     all rows of a calibration everywhere.
     """
-    parts = [Rows(block, rules) for block in active]
-    points = [Point(0, 0, start)]
-    totals, rounds = start, 0
-    for segment in segments(log, sum(map(len, parts))):
-        for change in ordered(partial(_advance, segment), parts, threads):
-            totals = totals + change
-        rounds += segment[0].round is not None
-        points.append(Point(segment[-1].step + 1, rounds, totals))
-    return points
+    rows = Rows(block, rules)
+    return [_advance(segment, rows) for segment in cut]
+
+
+def added(found: Iterable[Sequence[Totals]], length: int) -> list[Totals | None]:
+    """Changes of many blocks, summed segment by segment."""
+    total: list[Totals | None] = [None] * length
+    for block in found:
+        for i, change in enumerate(block):
+            known = total[i]
+            total[i] = change if known is None else known + change
+    return total
+
+
+def points(
+    start: Totals, cut: Sequence[Sequence[Patch]], summed: Sequence[Totals | None]
+) -> list[Point]:
+    found = [Point(0, 0, start)]
+    for segment, change in zip(cut, summed, strict=True):
+        last = found[-1]
+        totals = last.totals if change is None else last.totals + change
+        rounds = last.rounds + (segment[0].round is not None)
+        found.append(Point(segment[-1].step + 1, rounds, totals))
+    return found
 
 
 def _advance(segment: Sequence[Patch], rows: Rows) -> Totals:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -111,3 +111,23 @@ def totals_from_plain(data: Mapping[str, Any], arrays: Mapping[str, Array]) -> T
         arrays["optimum"],
         arrays["gaps"],
     )
+
+
+def pack_changes(changes: Sequence[Totals]) -> bytes:
+    """What the segments of a log changed, in order."""
+    data: list[Any] = []
+    arrays: dict[str, Array] = {}
+    for i, change in enumerate(changes):
+        plain, found = totals_to_plain(change)
+        data.append(plain)
+        arrays |= {f"{i}.{name}": a for name, a in found.items()}
+    return pack({"changes": data}, arrays)
+
+
+def unpack_changes(packed: Any) -> list[Totals]:
+    data, arrays = unpack(packed)
+    parts: list[dict[str, Array]] = [{} for _ in data["changes"]]
+    for name, array in arrays.items():
+        place, own = name.split(".", 1)
+        parts[int(place)][own] = array
+    return [totals_from_plain(d, a) for d, a in zip(data["changes"], parts, strict=True)]

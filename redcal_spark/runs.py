@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from typing import Any
 
@@ -282,9 +282,9 @@ class Job:
 
     def histories(self, gathered: Gathered, pair: ReconciledPair) -> dict[str, list[Point]]:
         """The one pass after the fit, over the active rows of both splits."""
-        threads = self.config.engine.threads
+        spread = partial(ordered, threads=self.config.engine.threads)
         return {
-            name: history(part.totals, part.active, pair.rules, pair.log, threads)
+            name: history(part.totals, part.active, pair.rules, pair.log, spread)
             for name, part in (("fit", gathered.fit), ("judge", gathered.judge))
             if part.rows
         }

@@ -18,9 +18,18 @@ from redcal_spark.columns import Layout, Problems
 from redcal_spark.events import Disagreement
 from redcal_spark.fixed_point import Ints
 from redcal_spark.gather import Gathered, Scanner, numbered
+from redcal_spark.history import added, changes
 from redcal_spark.kernel import Rows, Rules, event_counts, in_some_event
+from redcal_spark.metrics import Totals
 from redcal_spark.output import OutputNames, extend
-from redcal_spark.packing import Array, pack, pack_block, pack_gathered, unpack_block
+from redcal_spark.packing import (
+    Array,
+    pack,
+    pack_block,
+    pack_changes,
+    pack_gathered,
+    unpack_block,
+)
 from redcal_spark.patches import Patch
 from redcal_spark.statistics import gap_sums, residuals, sums
 
@@ -130,6 +139,25 @@ class KeepTask:
         if self.keep == "active":
             return np.flatnonzero(in_some_event(rows.events))
         return rows.in_event(self.keep)
+
+
+@dataclass(frozen=True)
+class HistoryTask:
+    """What every segment of a log changed, on the rows of both splits: one row a task and split."""
+
+    rules: Rules
+    segments: tuple[tuple[Patch, ...], ...]
+
+    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        total: dict[Kind, list[Totals | None]] = {}
+        for batch in batches:
+            kinds = batch.column(batch.schema.get_field_index("kind")).to_pylist()
+            for kind, packed in zip(kinds, cells([batch]), strict=True):
+                found = changes(self.segments, self.rules, unpack_block(packed))
+                known = total.setdefault(kind, [None] * len(found))
+                total[kind] = added([[t for t in known if t is not None], found], len(found))
+        for kind, summed in total.items():
+            yield row(kind, 0, pack_changes([t for t in summed if t is not None]))
 
 
 @dataclass(frozen=True)

@@ -29,13 +29,24 @@ from redcal_spark.errors import UsageError
 from redcal_spark.events import Disagreement
 from redcal_spark.fixed_point import Ints
 from redcal_spark.gather import Gathered, Scanner
+from redcal_spark.history import Point, added, history, points, segments
 from redcal_spark.kernel import Rules, Scan, scan
 from redcal_spark.metrics import Totals
-from redcal_spark.packing import Array, unpack, unpack_gathered
+from redcal_spark.packing import Array, unpack, unpack_changes, unpack_gathered
 from redcal_spark.parallel import ordered
 from redcal_spark.patches import Patch
 from redcal_spark.statistics import GapSums, Residuals, Sums
-from redcal_spark.tasks import DDL, AskTask, KeepTask, Question, ScanTask, State, add_up, blocks_of
+from redcal_spark.tasks import (
+    DDL,
+    AskTask,
+    HistoryTask,
+    KeepTask,
+    Question,
+    ScanTask,
+    State,
+    add_up,
+    blocks_of,
+)
 
 log = logging.getLogger(__name__)
 
@@ -279,6 +290,28 @@ class SparkScan:
         return SparkEngine(
             stored, self.gathered.fit.rows, counts, row_bytes, self.driver_budget, self.threads
         )
+
+    def histories(self, rules: Rules, log: Sequence[Patch]) -> dict[str, list[Point]]:
+        """The one pass after the fit, over the active rows of both splits where they are."""
+        parts = {"fit": self.gathered.fit, "judge": self.gathered.judge}
+        if self.bytes <= self.driver_budget:
+            spread = partial(ordered, threads=self.threads)
+            return {
+                name: history(part.totals, part.active, rules, log, spread)
+                for name, part in parts.items()
+                if part.rows
+            }
+        cut = segments(log, self.gathered.rows)
+        task = HistoryTask(rules, tuple(tuple(segment) for segment in cut))
+        blocks = self.written.where(col("kind") != "statistics")
+        changes: dict[str, list[list[Totals]]] = {name: [] for name in parts}
+        for kind, data in collected(blocks.mapInArrow(task, DDL)):
+            changes[kind].append(unpack_changes(data))
+        return {
+            name: points(part.totals, cut, added(changes[name], len(cut)))
+            for name, part in parts.items()
+            if part.rows
+        }
 
 
 def _scans(blocks: Sequence[Block], rules: Rules, threads: int | None) -> list[Scan]:

@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,8 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from redcal_spark.errors import InputError
-from redcal_spark.tables import BATCH
+from redcal_spark.store.parquet import put_together, read_parquet
 
-BATCH_BYTES = 2**25  # of a batch, about: what is held of a table whose rows are wide
-# pyarrow's own way, to fetch a file's columns beforehand, keeps all of them until the file is done
-PARQUET = ds.ParquetFragmentScanOptions(pre_buffer=False, use_buffered_stream=True)
 SEEN_BYTES = 2**24  # of a CSV file, to tell the types of its columns
 
 
@@ -87,51 +84,16 @@ def open_files(name: str, separator: str, fractions: Sequence[str] = ()) -> File
 def stream(
     dataset: ds.Dataset, columns: Sequence[str] | None, name: str
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of a dataset, read ahead a little: memory does not grow with the table."""
+    """Batches of a dataset; memory does not grow with the table, nor with its row groups."""
+    wanted = list(dataset.schema.names if columns is None else columns)
     try:
-        rows = _batch_rows(dataset, columns)
-        found = dataset.to_batches(
-            columns=None if columns is None else list(columns),
-            batch_size=rows,
-            batch_readahead=2,
-            fragment_readahead=1,
-            fragment_scan_options=PARQUET if _is_parquet(dataset) else None,
-        )
-        yield from _put_together(found, rows // 4)
+        if isinstance(getattr(dataset, "format", None), ds.ParquetFileFormat):
+            found = read_parquet(dataset, wanted)
+        else:
+            found = dataset.to_batches(columns=wanted, batch_readahead=2, fragment_readahead=1)
+        yield from put_together(found)
     except (pa.ArrowException, OSError) as err:
         raise InputError(f"{name}: cannot be read: {_told(err, dataset.schema)}") from err
-
-
-def _is_parquet(dataset: ds.Dataset) -> bool:
-    return isinstance(getattr(dataset, "format", None), ds.ParquetFileFormat)
-
-
-def _put_together(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """Small batches, of small row groups, made larger: each costs a millisecond, however small."""
-    waiting: list[pa.RecordBatch] = []
-    count = 0
-    for batch in batches:
-        waiting.append(batch)
-        count += batch.num_rows
-        if count >= rows:
-            yield pa.concat_batches(waiting)
-            waiting, count = [], 0
-    if waiting:
-        yield pa.concat_batches(waiting)
-
-
-def _batch_rows(dataset: ds.Dataset, columns: Sequence[str] | None) -> int:
-    """Rows a batch: fewer where they are wide, as a thousand scores a row would be."""
-    fragment = next(iter(dataset.get_fragments()), None) if _is_parquet(dataset) else None
-    if fragment is None or not fragment.metadata.num_row_groups:
-        return BATCH
-    group = fragment.metadata.row_group(0)
-    chunks = [group.column(i) for i in range(group.num_columns)]
-    if columns is not None:
-        chunks = [c for c in chunks if c.path_in_schema.split(".")[0] in columns]
-    # a dictionary may make 8,000 bytes a few; the number of values tells what they unpack to
-    size = sum(max(8 * chunk.num_values, chunk.total_uncompressed_size) for chunk in chunks)
-    return max(1, min(BATCH, BATCH_BYTES * int(group.num_rows) // max(1, int(size))))
 
 
 def _csv(files: list[Path], separator: str, fractions: Sequence[str]) -> ds.Dataset:

@@ -56,6 +56,9 @@ def write_parquet(
     seed: int,
     float32: bool = False,
     codec: str = "zstd",
+    *,
+    noise: float = 0.1,
+    tilt: float = 0.05,
 ) -> None:
     """Stream rows to a file: id, label, scores_a and scores_b, a few row groups in memory."""
     number = pa.float32() if float32 else pa.float64()
@@ -69,13 +72,15 @@ def write_parquet(
     )
     groups = [(start, min(ROW_GROUP, rows - start)) for start in range(0, rows, ROW_GROUP)]
     with pq.ParquetWriter(path, schema, compression=codec, use_dictionary=False) as file:
-        for batch in ordered(partial(_batch, schema, d, seed), groups):
+        for batch in ordered(partial(_batch, schema, d, seed, noise, tilt), groups):
             file.write_batch(batch)
 
 
-def _batch(schema: pa.Schema, d: int, seed: int, group: tuple[int, int]) -> pa.RecordBatch:
+def _batch(
+    schema: pa.Schema, d: int, seed: int, noise: float, tilt: float, group: tuple[int, int]
+) -> pa.RecordBatch:
     start, rows = group
-    label, one, two = _draw(rows, d, (seed, start), noise=0.1, tilt=0.05)
+    label, one, two = _draw(rows, d, (seed, start), noise, tilt)
     arrays = [pa.array(np.arange(start, start + rows)), pa.array(label)]
     for place, scores in ((2, one), (3, two)):
         # divided in float64, for all bits of a real score are in use

@@ -67,6 +67,7 @@ WORKER_MODULES = frozenset(
         "output",
         "metrics",
         "gather",
+        "history",
         "packing",
         "tasks",
     }

@@ -6,6 +6,7 @@ import tracemalloc
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from redcal_spark.history import Point, history, segments
 from redcal_spark.losses import LossFamily
 from redcal_spark.metrics import Metrics, Totals, measure, optimal_label_sums
+from redcal_spark.parallel import ordered
 from redcal_spark.patches import Patch
 from tests import oracle, problems
 from tests.helpers import block_of, brier, fit, gathered, log_of, reconciler
@@ -88,7 +90,8 @@ def points_of(problem: Problem, sizes: list[int], threads: int = 1) -> list[Poin
     pair = fit(problem)
     model, found, layout = gathered(problem, sizes, threads)
     rules = model.rules(layout.binary)
-    return history(found.fit.totals, found.fit.active, rules, pair.log, threads)
+    spread = partial(ordered, threads=threads)
+    return history(found.fit.totals, found.fit.active, rules, pair.log, spread)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -23,7 +23,8 @@ from redcal_spark.errors import InputError, RunError
 from redcal_spark.store import deltars
 from redcal_spark.store.base import Commit
 from redcal_spark.store.deltars import DeltaRsStore, DeltaRsTable
-from redcal_spark.store.files import BATCH_BYTES, FileTable
+from redcal_spark.store.files import FileTable
+from redcal_spark.store.parquet import BATCH_BYTES
 from redcal_spark.tables import BATCH
 from tests.helpers import refused
 
@@ -92,7 +93,29 @@ def test_partitioned_folders() -> None:
     assert found.column_names == ["id", "p", "part"]
     assert found.sort_by("id")["part"].to_pylist() == ["x", "x", "y", "y"]
     pq.write_to_dataset(ROWS.append_column("year", pa.array([2024, 2025] * 2)), "u", ["year"])
-    assert sorted(whole("u")["year"].to_pylist()) == [2024, 2024, 2025, 2025]
+    assert sorted(whole("u", ["year"])["year"].to_pylist()) == [2024, 2024, 2025, 2025]
+    assert sorted(whole("u", ["id"])["id"].to_pylist()) == [1, 2, 3, 4]
+
+
+def test_partitioned_delta() -> None:
+    parts = pa.array(["a/b c", None, "ä=%", "a/b c"])
+    rows = ROWS.set_column(1, "part", parts).append_column("n", pa.array([1, 1, 1, 1]))
+    write_deltalake("t", rows, partition_by=["part"])
+    assert whole("t").select(rows.column_names).sort_by("id") == rows
+    assert sorted(whole("t", ["part"])["part"].to_pylist(), key=str) == sorted(
+        parts.to_pylist(), key=str
+    )
+
+
+def test_files_of_one_folder_may_differ_a_little() -> None:
+    Path("t").mkdir()
+    pq.write_table(ROWS, "t/1.parquet")
+    narrow = ROWS.select(["p", "id"]).cast(pa.schema([("p", pa.float32()), ("id", pa.int8())]))
+    pq.write_table(narrow, "t/2.parquet")
+    found = whole("t")
+    assert found.schema == ROWS.schema
+    assert found["id"].to_pylist() == [1, 2, 3, 4] * 2
+    assert found["part"].to_pylist() == ["x", "x", "y", "y", None, None, None, None]
 
 
 @pytest.mark.parametrize("name", ["rows.csv", "rows.txt", "rows", "rows.csv.gz"])
@@ -212,9 +235,13 @@ def test_tiny_row_groups_come_in_a_few_batches() -> None:
     rows = pa.table({"n": range(20_000), "s": pa.array(["a", "b"] * 10_000).dictionary_encode()})
     pq.write_table(rows, "t.parquet", row_group_size=7)
     batches = list(STORE.open("t.parquet").batches(["n"]))
-    assert len(batches) == 2
+    assert len(batches) <= 2
     assert pa.Table.from_batches(batches)["n"].to_pylist() == list(range(20_000))
     assert whole("t.parquet") == rows
+    Path("t").mkdir()
+    for start in range(0, 1_000, 10):
+        pq.write_table(rows.slice(start, 10), f"t/{start:04}.parquet")
+    assert len(list(STORE.open("t").batches())) == 1
 
 
 @pytest.mark.parametrize("kind", ["parquet", "delta"])
@@ -238,7 +265,7 @@ def test_reading_does_not_hold_the_table(kind: str) -> None:
         del batch
         peak = max(peak, pa.total_allocated_bytes() - before)
     assert rows == 640_000 and size > 50_000_000
-    assert peak < 0.6 * size
+    assert peak < 0.4 * size
 
 
 def _scores(rng: np.random.Generator, rows: int) -> pa.Table:

@@ -1,0 +1,79 @@
+"""Parquet files, batch by batch.
+
+pyarrow's own scan of a dataset unpacks whole row groups, several at once, and keeps what it fetched
+of a file until the file is done: memory grows with both. Read file by file it needs little more
+than a batch, and no more time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from redcal_spark.tables import BATCH
+
+BATCH_BYTES = 2**25  # of a batch, about: rows may be wide
+READ_BYTES = 2**20  # of a column at a time
+
+
+def read_parquet(dataset: ds.Dataset, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The rows of a dataset of Parquet files, in order, in the types of the dataset."""
+    wanted = pa.schema([dataset.schema.field(name) for name in columns])
+    for fragment in dataset.get_fragments():
+        fixed = ds.get_partition_keys(fragment.partition_expression)
+        with fragment.open() as opened:
+            file = pq.ParquetFile(
+                opened,
+                pre_buffer=False,
+                buffer_size=READ_BYTES,
+                coerce_int96_timestamp_unit="us",
+            )
+            there = [name for name in columns if name in file.schema_arrow.names]
+            for batch in file.iter_batches(_batch_rows(file, there), columns=there):
+                yield _shaped(batch, wanted, fixed)
+
+
+def put_together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Small batches, of small files, made larger: each costs a millisecond, however small."""
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows += batch.num_rows
+        size += batch.nbytes
+        if rows >= BATCH // 4 or size >= BATCH_BYTES // 4:
+            yield pa.concat_batches(waiting)
+            waiting, rows, size = [], 0, 0
+    if rows:
+        yield pa.concat_batches(waiting)
+
+
+def _batch_rows(file: pq.ParquetFile, columns: Sequence[str]) -> int:
+    """Rows a batch: fewer where they are wide, as a thousand scores a row would be."""
+    if not file.metadata.num_row_groups:
+        return BATCH
+    group = file.metadata.row_group(0)
+    chunks = [group.column(i) for i in range(group.num_columns)]
+    chunks = [c for c in chunks if c.path_in_schema.split(".")[0] in columns]
+    # a dictionary may make 8,000 bytes a few; the number of values tells what they unpack to
+    size = sum(max(8 * chunk.num_values, chunk.total_uncompressed_size) for chunk in chunks)
+    return max(1, min(BATCH, BATCH_BYTES * int(group.num_rows) // max(1, int(size))))
+
+
+def _shaped(batch: pa.RecordBatch, wanted: pa.Schema, fixed: dict[str, Any]) -> pa.RecordBatch:
+    """The batch with the columns that its folder names or that its file has not, and the types."""
+    if batch.schema.equals(wanted):
+        return batch
+    there = set(batch.schema.names)
+    arrays = []
+    for field in wanted:
+        if field.name in there:
+            arrays.append(batch.column(field.name).cast(field.type))
+        else:
+            value = pa.scalar(fixed.get(field.name), field.type)
+            arrays.append(pa.repeat(value, batch.num_rows))
+    return pa.RecordBatch.from_arrays(arrays, schema=wanted)
