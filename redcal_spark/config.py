@@ -122,7 +122,7 @@ class Input(Section):
 
     table: Text = Field(description="path (Delta, Parquet or CSV) or catalog name of the rows")
     version: Version | None = Field(
-        default=None, description="Delta version or time; null: the newest"
+        default=None, description="Delta version or time, UTC by default; null: the newest"
     )
     id: Text | None = Field(
         default=None, description="column that identifies a row; needed to join and hash"

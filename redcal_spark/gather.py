@@ -10,9 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from redcal_spark.blocks import Block
-from redcal_spark.columns import Layout, Mask, Problems, read
+from redcal_spark.columns import Layout
 from redcal_spark.kernel import Rules, Scan, classify, scan
 from redcal_spark.metrics import Totals, measure
+from redcal_spark.readings import Mask, Problems, read
 from redcal_spark.splits import Split
 
 

@@ -10,12 +10,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from redcal_spark.columns import Columns, Layout, Mask, Problems, ScoreColumns, read
+from redcal_spark.columns import Columns, Layout, ScoreColumns
 from redcal_spark.errors import InputError
 from redcal_spark.fixed_point import Grid, from_grid
 from redcal_spark.kernel import Rules, replay
 from redcal_spark.losses import LossFamily
 from redcal_spark.patches import Patch
+from redcal_spark.readings import Mask, Problems, read
 
 SUFFIX = "_reconciled"
 

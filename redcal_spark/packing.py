@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from redcal_spark.blocks import Block
-from redcal_spark.columns import Problems
 from redcal_spark.errors import RunError
 from redcal_spark.gather import Gathered, Part
 from redcal_spark.metrics import Totals
+from redcal_spark.readings import Problems
 
 Array = npt.NDArray[Any]
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import pyarrow as pa
 
-from redcal_spark.columns import Columns, Layout, Problems, plan
+from redcal_spark.columns import Columns, Layout, plan
 from redcal_spark.errors import InputError, ModelFileError, RedcalError
 from redcal_spark.fixed_point import BITS
 from redcal_spark.kernel import Rules
@@ -21,6 +21,7 @@ from redcal_spark.losses import LossFamily
 from redcal_spark.output import OutputNames, extend
 from redcal_spark.parameters import Parameters, Resolved, Status
 from redcal_spark.patches import PatchLog
+from redcal_spark.readings import Problems
 from redcal_spark.tables import batches, from_numpy, to_arrow
 
 SCHEMA_VERSION = 1

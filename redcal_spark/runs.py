@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from redcal_spark.columns import Columns, Layout, Problems, ScoreColumns, plan
+from redcal_spark.columns import Columns, Layout, ScoreColumns, plan
 from redcal_spark.config import Config
 from redcal_spark.errors import InputError, RedcalError, RunError, UsageError
 from redcal_spark.gather import Gathered, numbered
@@ -26,6 +26,7 @@ from redcal_spark.output import OutputNames
 from redcal_spark.pair import ReconciledPair
 from redcal_spark.parallel import ordered
 from redcal_spark.patches import Patch, PatchLog
+from redcal_spark.readings import Problems
 from redcal_spark.reconciler import Reconciler
 from redcal_spark.records import (
     HISTORY,

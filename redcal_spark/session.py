@@ -104,3 +104,5 @@ def _quiet() -> Iterator[str]:
         finally:
             os.dup2(saved, 2)
             os.close(saved)
+            with contextlib.suppress(OSError):  # Windows keeps what is open
+                os.unlink(file.name)

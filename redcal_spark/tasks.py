@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from redcal_spark.blocks import Block
-from redcal_spark.columns import Layout, Problems
+from redcal_spark.columns import Layout
 from redcal_spark.events import Disagreement
 from redcal_spark.fixed_point import Ints
 from redcal_spark.gather import Gathered, Scanner, numbered
@@ -31,6 +31,7 @@ from redcal_spark.packing import (
     unpack_block,
 )
 from redcal_spark.patches import Patch
+from redcal_spark.readings import Problems
 from redcal_spark.statistics import gap_sums, residuals, sums
 
 SCHEMA = pa.schema([("kind", pa.string()), ("rows", pa.int64()), ("data", pa.binary())])

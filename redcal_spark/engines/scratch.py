@@ -17,9 +17,13 @@ LEASE = timedelta(hours=48)  # older scratch of another host is nobody's
 
 def run_name() -> str:
     """A name that tells when, where and by whom scratch was made."""
-    host = re.sub(r"\W", "_", socket.gethostname())[:32]
     now = datetime.now(UTC)
-    return f"{PREFIX}_{now:%Y%m%d%H%M%S}_{os.getpid()}_{secrets.token_hex(3)}_{host}"
+    return f"{PREFIX}_{now:%Y%m%d%H%M%S}_{os.getpid()}_{secrets.token_hex(3)}_{_host()}"
+
+
+def _host() -> str:
+    """This machine, in signs that a table's name may have; catalogs turn capitals to small."""
+    return re.sub(r"\W", "_", socket.gethostname())[:32].lower()
 
 
 def is_leftover(name: str) -> bool:
@@ -30,8 +34,7 @@ def is_leftover(name: str) -> bool:
     made = datetime.strptime(found[1], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
     if datetime.now(UTC) - made > LEASE:
         return True
-    here = re.sub(r"\W", "_", socket.gethostname())[:32]
-    return found[3] == here and int(found[2]) != os.getpid() and not _alive(int(found[2]))
+    return found[3] == _host() and int(found[2]) != os.getpid() and not _alive(int(found[2]))
 
 
 def _alive(pid: int) -> bool:

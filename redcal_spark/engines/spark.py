@@ -9,6 +9,7 @@ import hashlib
 import logging
 import tempfile
 import time
+import weakref
 import zipfile
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -79,8 +80,8 @@ class Scratch:
         if is_path(place):
             writer.mode("overwrite").parquet(place)
             return self.spark.read.schema(DDL).parquet(place)
-        writer.mode("overwrite").format("parquet").saveAsTable(place)
-        return self.spark.read.table(place)
+        writer.mode("overwrite").format("parquet").saveAsTable(quoted(place))
+        return self.spark.read.table(quoted(place))
 
     def _next(self) -> str:
         if self.place is None:
@@ -155,23 +156,23 @@ def _local_place(spark: SparkSession) -> str | None:
     return None
 
 
-_shipped: dict[int, str] = {}
+_shipped: weakref.WeakSet[SparkSession] = weakref.WeakSet()
 
 
 def ship_package(spark: SparkSession) -> None:
     """Send this package to the workers, once a session: they need not have it installed."""
-    if id(spark) in _shipped:
+    if spark in _shipped:
         return
     root = Path(__file__).parents[1]
     files = sorted(root.rglob("*.py"))
     digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
-    folder = Path(tempfile.mkdtemp(prefix="redcal-"))
-    archive = folder / f"redcal_spark_{digest}.zip"
-    with zipfile.ZipFile(archive, "w") as packed:
-        for file in files:
-            packed.write(file, f"{root.name}/{file.relative_to(root)}")
-    spark.addArtifacts(str(archive), pyfile=True)
-    _shipped[id(spark)] = digest
+    with tempfile.TemporaryDirectory(prefix="redcal-") as folder:
+        archive = Path(folder, f"redcal_spark_{digest}.zip")
+        with zipfile.ZipFile(archive, "w") as packed:
+            for file in files:
+                packed.write(file, f"{root.name}/{file.relative_to(root)}")
+        spark.addArtifacts(str(archive), pyfile=True)  # Spark keeps a copy of its own
+    _shipped.add(spark)
 
 
 class Stored:
@@ -286,7 +287,9 @@ class SparkScan:
             return LocalEngine(fit.scans, fit.rows, rules, self.threads)
         stored = Stored(self.scratch, self.written, rules)
         counts = list(self.gathered.fit.totals.events)
-        row_bytes = 8 * self.scanner.layout.n_classes + 4
+        layout = self.scanner.layout
+        label_bytes = 4 * layout.n_classes if layout.label == "vector" else 4
+        row_bytes = 8 * layout.n_classes + label_bytes
         return SparkEngine(
             stored, self.gathered.fit.rows, counts, row_bytes, self.driver_budget, self.threads
         )
@@ -338,6 +341,7 @@ class SparkEngine:
         self._budget = driver_budget
         self._threads = threads
         self._local: LocalEngine | None = None
+        self._event: LocalEngine | None = None  # of the rows of one event, while it is frozen
 
     def disagreements(self) -> Sequence[Ints]:
         if self._local is not None:
@@ -409,10 +413,14 @@ class SparkEngine:
         """The rows of a region join the others: its patches are replayed on them from now on."""
         self._stored.pending += patches
         self._counts = None
+        if self._event is not None:
+            self._event.close()
+            self._event = None
 
     def close(self) -> None:
-        if self._local is not None:
-            self._local.close()
+        for local in (self._event, self._local):
+            if local is not None:
+                local.close()
 
 
 class _Everywhere:
@@ -466,6 +474,7 @@ class _HandedOver:
         rules = engine._stored.rules
         local = LocalEngine(_scans(blocks, rules, 1), engine.rows, rules, engine._threads)
         self._region = local.freeze(None)
+        engine._event = local
 
     def sums(self) -> Sums:
         return self._region.sums()

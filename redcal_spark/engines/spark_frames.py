@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -10,14 +11,19 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from pyspark.sql.types import DataType, StructField, StructType, UserDefinedType
 
-from redcal_spark.columns import Columns, Layout, Problems, plan
+from redcal_spark.columns import Columns, Layout, plan
 from redcal_spark.engines.spark import DRIVER_BUDGET, Scratch, SparkScan, ship_package
 from redcal_spark.errors import InputError
 from redcal_spark.gather import Scanner
 from redcal_spark.kernel import Rules
 from redcal_spark.output import OutputNames, extend
 from redcal_spark.patches import Patch
+from redcal_spark.readings import Problems
 from redcal_spark.tasks import ApplyTask, dense_batch
+
+# PySpark 4.2 must be told the time zone of timestamps; earlier releases take UTC unasked.
+_ZONE = {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_type).parameters else {}
+FIRST_ROWS = 100
 
 
 def arrow_schema(frame: DataFrame, names: Sequence[str] | None = None) -> pa.Schema:
@@ -29,7 +35,7 @@ def arrow_schema(frame: DataFrame, names: Sequence[str] | None = None) -> pa.Sch
             continue
         try:
             fields.append(pa.field(field.name, _arrow_type(field.dataType)))
-        except (PySparkException, TypeError, ValueError):
+        except PySparkException:
             problems.append(
                 f"column {field.name!r} has type {field.dataType.simpleString()}, "
                 "which Arrow cannot carry; cast or drop it"
@@ -42,7 +48,7 @@ def arrow_schema(frame: DataFrame, names: Sequence[str] | None = None) -> pa.Sch
 def _arrow_type(kind: DataType) -> pa.DataType:
     if is_vector(kind):
         return pa.list_(pa.float64())
-    return to_arrow_type(kind, timezone="UTC")
+    return to_arrow_type(kind, **_ZONE)
 
 
 def is_vector(kind: DataType) -> bool:
@@ -57,15 +63,27 @@ def vectors(frame: DataFrame) -> tuple[str, ...]:
 def layout_of(
     frame: DataFrame, columns: Columns, n_classes: int | None, labels: bool = True
 ) -> Layout:
-    """What the columns hold; without losses and class names one row is looked at."""
+    """What the columns hold; the first rows are looked at only where their types do not tell."""
     names = columns.names(label=labels)
     schema = arrow_schema(frame, names)
-    first = None
-    if n_classes is None and set(names) <= set(schema.names):
-        rows = frame.select(*[_column(name) for name in names]).limit(1).toArrow()
-        batches = rows.to_batches()
-        first = dense_batch(batches[0], vectors(frame)) if batches else None
+    try:
+        layout = plan(schema, columns, "the data", n_classes, None, labels)
+        if layout.label is not None or not labels:
+            return layout
+    except InputError:
+        if not set(names) <= set(schema.names):
+            raise
+    first = next(iter(table_of(frame.limit(FIRST_ROWS), names).to_batches()), None)
     return plan(schema, columns, "the data", n_classes, first, labels)
+
+
+def table_of(frame: DataFrame, names: Sequence[str]) -> pa.Table:
+    """Some columns at the driver. Missing ones are left to `plan` to name."""
+    arrow_schema(frame, names)
+    here = [name for name in frame.columns if name in names]
+    table = frame.select(*[_column(name) for name in here]).toArrow()
+    dense = [dense_batch(batch, vectors(frame)) for batch in table.to_batches()]
+    return pa.Table.from_batches(dense) if dense else table
 
 
 def _column(name: str) -> str:

@@ -12,9 +12,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from redcal_spark.columns import EXAMPLES, Columns, ScoreColumns
+from redcal_spark.columns import Columns, ScoreColumns
 from redcal_spark.config import Input, ScoreTable, SplitByColumn
 from redcal_spark.errors import InputError, JoinWarning
+from redcal_spark.readings import EXAMPLES
 from redcal_spark.splits import ColumnSplit, HashSplit, Split
 from redcal_spark.store.base import Store, Table
 

@@ -6,20 +6,28 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from redcal_spark.parallel import blas
-from tests.bench import core
+from tests.bench import core, spark, tables
 from tests.bench.timing import Result, machine, table
 
 Measurement = Callable[[bool], Result]
 
 
-def _core(run: Callable[[core.Sizes], Result]) -> Measurement:
-    return lambda quick: run(core.QUICK if quick else core.Sizes())
+def _sized(module: Any) -> dict[str, Measurement]:
+    """A module's measurements, by whether they should be quick."""
+
+    def sized(run: Callable[[Any], Result]) -> Measurement:
+        return lambda quick: run(module.QUICK if quick else module.Sizes())
+
+    return {name: sized(run) for name, run in module.MEASUREMENTS.items()}
 
 
 SECTIONS: dict[str, dict[str, Measurement]] = {
-    "core": {name: _core(run) for name, run in core.MEASUREMENTS.items()},
+    "core": _sized(core),
+    "tables": _sized(tables),
+    "spark": _sized(spark),
 }
 
 
@@ -53,11 +61,13 @@ def _tell(section: str, measurements: dict[str, Measurement], quick: bool) -> No
         for name, run in measurements.items():
             print(f"measuring {section}: {name} ...", file=sys.stderr, flush=True)
             results.append(run(quick))
-    print(f"\n{section}, one thread unless said, best of interleaved repeats\n")
+    threads = "all cores" if section == "tables" else "one thread unless said"
+    print(f"\n{section}, {threads}, best of interleaved repeats\n")
     ratios = [ratio for result in results for ratio in result.ratios]
     if quick:
         ratios = [replace(ratio, target=None) for ratio in ratios]
-    print(table(ratios) + "\n")
+    if ratios:
+        print(table(ratios) + "\n")
     for note in (note for result in results for note in result.notes):
         print(f"- {note}")
     sys.stdout.flush()

@@ -19,7 +19,6 @@ from pathlib import Path
 import pytest
 
 from redcal_spark.cli import main
-from redcal_spark.store import deltars
 from tests.bad_inputs.build import build
 
 CORPUS = Path(__file__).parents[1] / "bad_inputs"
@@ -166,7 +165,7 @@ def test_an_output_that_may_not_be_written(
     clean: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # root may write everywhere, so the answer is put into the mouth of the system
-    monkeypatch.setattr(deltars.os, "access", lambda path, mode: False)
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
     assert main(["run", "-c", "arrays.yaml"]) == 2
     assert told(capsys).splitlines()[0] == (
         "redcal run: output.table: out/result cannot be written: no permission in ."

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
+from redcal_spark import Reconciler
 from redcal_spark.config_file import config_from_tree
 from redcal_spark.errors import InputError, JoinWarning
 from redcal_spark.patches import Patch
@@ -99,8 +100,6 @@ def put(table: pa.Table, form: str = "parquet") -> None:
 @pytest.fixture(scope="module")
 def expected() -> list[Patch]:
     """The log that every form of the same rows must give."""
-    from redcal_spark import Reconciler
-
     pair = Reconciler(losses={"t": COSTS}, alpha=0.001, eta=0.02, threads=1).fit(P1, P2, Y)
     assert len(pair.log) >= 3
     return list(pair.log)
@@ -207,7 +206,7 @@ def test_bool_labels() -> None:
 def test_names_in_csv(expected: list[Patch]) -> None:
     names = {f"{m}{j}": pa.array(p[:, j]) for m, p in (("a", P1), ("b", P2)) for j in range(D)}
     put(rows(a=None, b=None, y=pa.array([CLASSES[k] for k in Y]), **names), "csv")
-    models = {"model_1": ["a0", "a1", "a2"], "model_2": ["b0", "b1", "b2"]}
+    models: dict[str, Any] = {"model_1": ["a0", "a1", "a2"], "model_2": ["b0", "b1", "b2"]}
     assert log_of(run(classes=CLASSES, **models)) == expected
 
 
@@ -259,7 +258,7 @@ def test_scores_in_tables_of_their_own(
 ) -> None:
     order = np.random.default_rng(5).permutation(N).tolist()
     ids, keys = ID_KINDS[kind](range(N))
-    models = {
+    models: dict[str, Any] = {
         f"model_{m}": side(f"side_{m}", p, keys, order) for m, p in ((1, P1), (2, P2)) if m in sides
     }
     # the rows have a column `score` as well
@@ -394,6 +393,13 @@ def test_bad_rows_of_other_forms_pass_through(form: str) -> None:
     source = "a1" if form == "columns" else "a"
     before, after = new[source].to_pylist(), new[f"{source}_reconciled"].to_pylist()
     assert str(after[: len(bad)]) == str(before[: len(bad)])
+
+
+def test_a_number_too_large_for_the_grid_is_no_warning_of_numpy() -> None:
+    put(rows(a=lists([[1e308, 0.0, 0.0], *P1[1:].tolist()])))
+    notes = Notes()
+    assert run(notes, on_bad_rows="skip").row.bad_rows == 1
+    assert not [note for note in notes.notes if "overflow" in note]
 
 
 def test_without_skip_there_is_no_valid_column() -> None:

@@ -1,0 +1,258 @@
+"""Tables end to end: what the command line does, against bare reading and writing.
+
+All cores are used, by us and by pyarrow. Data is made in a temporary folder and removed at the end.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+from deltalake import DeltaTable, write_deltalake
+
+from redcal_spark.config_file import config_from_tree
+from redcal_spark.pair import ReconciledPair
+from redcal_spark.runs import Job
+from redcal_spark.store.deltars import DeltaRsStore
+from redcal_spark.tables import BATCH
+from tests.bench import data
+from tests.bench.timing import Ratio, Result, best
+
+CLASSES = ACTIONS = 10
+ALPHA, ETA = 1e-3, 1e-2
+COLUMNS = ["scores_a", "scores_b", "label", "id"]
+MOST_PATCHES = 100  # of the log that is applied
+MEMORY = 1.5 * 2**30  # bytes, beside the active rows
+
+
+@dataclass(frozen=True)
+class Sizes:
+    rows: int = 10_000_000
+    repeats: int = 3
+
+
+QUICK = Sizes(rows=60_000, repeats=1)
+
+# How far apart the models are: noise and tilt. 8 and 28 per cent of the rows are active.
+ALIKE, APART = (0.1, 0.05), (0.35, 0.2)
+
+
+@cache
+def _folder() -> Path:
+    """Emptied when the process ends."""
+    made = tempfile.TemporaryDirectory(prefix="redcal_bench_")
+    _KEPT.append(made)
+    return Path(made.name)
+
+
+_KEPT: list[tempfile.TemporaryDirectory[str]] = []
+
+
+@cache
+def scores(rows: int, noise: float, tilt: float) -> str:
+    path = _folder() / f"scores_{rows}_{noise}.parquet"
+    data.write_parquet(path, rows, CLASSES, seed=1, noise=noise, tilt=tilt)
+    return str(path)
+
+
+def job(table: str, target: Path, **parameters: Any) -> Job:
+    """The job that the command line would make of a configuration file."""
+    costs = data.losses(1, CLASSES, ACTIONS)[0].costs
+    config = config_from_tree(
+        {
+            "input": {
+                "table": table,
+                "id": "id",
+                "label": "label",
+                "model_1": "scores_a",
+                "model_2": "scores_b",
+            },
+            "losses": {"loss": {"costs": [list(row) for row in costs]}},
+            "reconcile": {"alpha": ALPHA, "eta": ETA} | parameters,
+            "output": {"table": str(target)},
+        }
+    )
+    return Job(config, DeltaRsStore())
+
+
+# --- bare reading and writing -------------------------------------------------------------------
+
+
+def read_whole(table: str, columns: list[str]) -> int:
+    return int(pq.read_table(table, columns=columns).num_rows)
+
+
+def read_by_scanner(table: str, columns: list[str]) -> int:
+    return sum(batch.num_rows for batch in ds.dataset(table).to_batches(columns=columns))
+
+
+def read_by_file(table: str, columns: list[str]) -> int:
+    return sum(batch.num_rows for batch in batches_of(table, columns))
+
+
+def batches_of(table: str, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
+    with pq.ParquetFile(table) as file:
+        yield from file.iter_batches(BATCH, columns=columns)
+
+
+READERS: dict[str, Callable[[str, list[str]], int]] = {
+    "read_table": read_whole,
+    "dataset scanner": read_by_scanner,
+    "ParquetFile.iter_batches": read_by_file,
+}
+
+
+def write(target: Path, reader: pa.RecordBatchReader) -> None:
+    shutil.rmtree(target, ignore_errors=True)
+    write_deltalake(str(target), reader)
+
+
+# --- measurements -------------------------------------------------------------------------------
+
+
+def fit(sizes: Sizes) -> Result:
+    """`redcal fit` against reading the same columns and no more."""
+    ratios, notes = [], []
+    for called, apart in (("alike", ALIKE), ("apart", APART)):
+        table, target = scores(sizes.rows, *apart), _folder() / "fit" / "rows"
+        rows: list[Any] = []
+
+        def run(table: str = table, target: Path = target, rows: list[Any] = rows) -> None:
+            shutil.rmtree(target.parent, ignore_errors=True)
+            rows.append(job(table, target).fit().row)
+
+        times = best(
+            {name: lambda r=r, t=table: r(t, COLUMNS) for name, r in READERS.items()}
+            | {"fit": run},
+            sizes.repeats,
+        )
+        bare = {name: times[name] for name in READERS}
+        quickest = min(bare, key=lambda name: bare[name])
+        what = f"fit: {sizes.rows:,} rows, d = K = 10, models {called}, against a bare read"
+        ratios.append(Ratio(what, times["fit"], bare[quickest], "cost", 2.5))
+        told = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in bare.items())
+        phases = json.loads(rows[-1].timings)
+        notes.append(
+            f"fit, models {called}: {rows[-1].patches} patches in {rows[-1].rounds} rounds, "
+            f"{rows[-1].status}; of it scan {phases['scan']:.1f} s, patches {phases['fit']:.1f} s, "
+            f"judging {phases['judge']:.1f} s; bare reads: {told}; the quickest counts"
+        )
+    return Result(ratios, notes)
+
+
+def apply(sizes: Sizes) -> Result:
+    """`redcal apply` against reading and writing columns as many and as large as its own."""
+    table, folder = scores(sizes.rows, *APART), _folder()
+    pair = _pair(table)
+    ours, bare = folder / "apply" / "rows", folder / "bare"
+    job(table, ours).apply(pair)
+    output = folder / "output.parquet"  # the same columns, in the form of the input
+    _copy(ours, output)
+
+    def run() -> None:
+        shutil.rmtree(ours.parent, ignore_errors=True)
+        job(table, ours).apply(pair)
+
+    def streamed() -> None:
+        with pq.ParquetFile(output) as file:
+            schema = file.schema_arrow
+            write(bare, pa.RecordBatchReader.from_batches(schema, batches_of(str(output), None)))
+
+    def scanned() -> None:
+        write(bare, ds.dataset(output).scanner().to_reader())
+
+    def whole() -> None:
+        write(bare, pq.read_table(output).to_reader())
+
+    ways = {"streamed": streamed, "scanned": scanned, "whole": whole}
+    times = best(ways | {"apply": run}, sizes.repeats)
+    quickest = min(ways, key=lambda name: times[name])
+    what = f"apply: {sizes.rows:,} rows, {len(pair.log)} patches, against a bare read and write"
+    told = ", ".join(f"{name} {times[name]:.1f} s" for name in ways)
+    for path in (ours.parent, bare):
+        shutil.rmtree(path, ignore_errors=True)
+    output.unlink()
+    return Result(
+        [Ratio(what, times["apply"], times[quickest], "cost", 2)],
+        [
+            "apply: the baseline reads a Parquet file with all columns of the output and writes "
+            f"them by delta-rs; {told}; the quickest counts"
+        ],
+    )
+
+
+def _pair(table: str) -> ReconciledPair:
+    outcome = job(table, _folder() / "pair" / "rows", max_steps=MOST_PATCHES).fit()
+    assert outcome.pair is not None
+    return outcome.pair
+
+
+def _copy(source: Path, target: Path) -> None:
+    found = DeltaTable(str(source)).to_pyarrow_dataset()
+    with pq.ParquetWriter(target, found.schema, compression="zstd") as file:
+        for batch in found.to_batches(batch_size=data.ROW_GROUP, fragment_readahead=1):
+            file.write_batch(batch)
+
+
+def memory(sizes: Sizes) -> Result:
+    """The most memory that `redcal fit` needs, in a process of its own."""
+    notes = []
+    for called, apart in (("alike", ALIKE), ("apart", APART)):
+        target = _folder() / f"memory_{called}" / "rows"
+        told = subprocess.run(
+            [sys.executable, "-m", "tests.bench.tables", scores(sizes.rows, *apart), str(target)],
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+            cwd=Path(__file__).parents[2],
+        )
+        peak, active = map(int, told.stdout.split())
+        met = "yes" if peak - active <= MEMORY else "NO"
+        notes.append(
+            f"memory of fit, {sizes.rows:,} rows, models {called}: {peak / 2**30:.2f} GiB at its "
+            f"peak, of which active rows {active / 2**30:.2f} GiB; at most {MEMORY / 2**30} GiB "
+            f"beside them: {met}"
+        )
+    return Result([], notes)
+
+
+def peak_of_fit(table: str, target: str) -> tuple[int, int]:
+    """Bytes of this process at its peak after a fit, and of the active rows."""
+    work, kept = job(table, Path(target)), []
+    gather = work.gather
+
+    def remembered() -> Any:
+        kept.append(gather())
+        return kept[0]
+
+    work.gather = remembered  # type: ignore[method-assign]
+    work.fit()
+    active = sum(block.nbytes for block in kept[0][0].fit.active)
+    try:  # getrusage would count what the parent held before it became this process
+        status = Path("/proc/self/status").read_text(encoding="ascii")
+        peak = int(status.split("VmHWM:")[1].split()[0])
+    except OSError:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return 1_024 * peak, active
+
+
+MEASUREMENTS: dict[str, Callable[[Sizes], Result]] = {
+    "fit_table": fit,
+    "apply_table": apply,
+    "memory": memory,
+}
+
+if __name__ == "__main__":
+    print(*peak_of_fit(*sys.argv[1:]))
