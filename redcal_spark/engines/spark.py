@@ -5,14 +5,16 @@ Only DataFrames, `mapInArrow`, writes and reads: classic Spark, Spark Connect an
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import logging
+import shutil
 import tempfile
 import time
 import weakref
 import zipfile
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -161,18 +163,26 @@ _shipped: weakref.WeakSet[SparkSession] = weakref.WeakSet()
 
 def ship_package(spark: SparkSession) -> None:
     """Send this package to the workers, once a session: they need not have it installed."""
-    if spark in _shipped:
-        return
+    if spark not in _shipped:
+        spark.addArtifacts(archive(), pyfile=True)
+        _shipped.add(spark)
+
+
+@cache
+def archive() -> str:
+    """This package as a zip file. It stays while the process lives: executors fetch it late."""
     root = Path(__file__).parents[1]
-    files = sorted(root.rglob("*.py"))
-    digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
-    with tempfile.TemporaryDirectory(prefix="redcal-") as folder:
-        archive = Path(folder, f"redcal_spark_{digest}.zip")
-        with zipfile.ZipFile(archive, "w") as packed:
-            for file in files:
-                packed.write(file, f"{root.name}/{file.relative_to(root)}")
-        spark.addArtifacts(str(archive), pyfile=True)  # Spark keeps a copy of its own
-    _shipped.add(spark)
+    files = {
+        f"{root.name}/{f.relative_to(root)}": f.read_bytes() for f in sorted(root.rglob("*.py"))
+    }
+    digest = hashlib.sha256(b"".join(files.values())).hexdigest()[:12]
+    folder = tempfile.mkdtemp(prefix="redcal-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = Path(folder, f"redcal_spark_{digest}.zip")
+    with zipfile.ZipFile(path, "w") as packed:
+        for name, text in files.items():  # dated alike, so that the same package is the same file
+            packed.writestr(zipfile.ZipInfo(name), text)
+    return str(path)
 
 
 class Stored:

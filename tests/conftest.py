@@ -1,0 +1,31 @@
+"""One lazy Spark session a process; tests that use it are marked `spark`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import backends
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with backends.session(tmp_path_factory.mktemp("spark")) as found:
+        yield found
+
+
+@pytest.fixture
+def scratch(tmp_path: Path) -> str:
+    """A place that all workers see; empty again after every test."""
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    return str(folder)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker("spark")

@@ -1,0 +1,17 @@
+"""The backends of this process: the local engine, and Spark in the form that was asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.contract.engines import Backend, Local, Spark
+
+
+@pytest.fixture(params=[Local, Spark], ids=["local", "spark"])
+def backend(request: pytest.FixtureRequest, scratch: str) -> Backend:
+    if request.param is Local:
+        return Local()
+    spark: Any = request.getfixturevalue("spark")
+    return Spark(spark, scratch)

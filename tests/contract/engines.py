@@ -1,0 +1,91 @@
+"""The engines under contract: rows in a given layout, and a fit."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from redcal_spark import ReconciledPair
+from tests.contract.cases import Expected, Layout, part_of, same_rows
+from tests.helpers import log_of, quietly, reconciler
+from tests.oracle import Problem
+
+
+class Backend(Protocol):
+    def rows(self, table: pa.Table, partitions: int, layout: Layout) -> Any:
+        """The table in this many parts."""
+        ...
+
+    def fit(self, problem: Problem, rows: Any, driver_budget: int) -> ReconciledPair: ...
+
+    def apply(self, pair: ReconciledPair, rows: Any) -> pa.Table: ...
+
+
+class Local:
+    """Parts are batches."""
+
+    def rows(self, table: pa.Table, partitions: int, layout: Layout) -> pa.Table:
+        part = part_of(layout, len(table), partitions)
+        found = [table.filter(pa.array(part == number)) for number in range(partitions)]
+        return pa.concat_tables(found)
+
+    def fit(self, problem: Problem, rows: Any, driver_budget: int) -> ReconciledPair:
+        with quietly():
+            return reconciler(problem, id="id").fit(rows)
+
+    def apply(self, pair: ReconciledPair, rows: Any) -> pa.Table:
+        with quietly():
+            table: pa.Table = pair.apply(rows)
+        return table
+
+
+@dataclass
+class Spark:
+    """Parts are partitions, some of them empty."""
+
+    session: Any
+    scratch: str
+
+    def rows(self, table: pa.Table, partitions: int, layout: Layout) -> Any:
+        keys = self._keys(partitions)
+        part = keys[part_of(layout, len(table), partitions)]
+        frame = self.session.createDataFrame(table.append_column("part", pa.array(part)))
+        return frame.repartition(partitions, "part").drop("part")
+
+    def _keys(self, partitions: int) -> Any:
+        """Keys that Spark's hash sends to partition 0, 1, ...: its shuffle is not ours to choose."""
+        ids = self.session.range(0, 20 * partitions, 1, 1)
+        sent = ids.selectExpr("id", f"pmod(hash(id), {partitions}) as part").toArrow()
+        found = dict(zip(sent["part"].to_pylist(), sent["id"].to_pylist(), strict=True))
+        return np.array([found[number] for number in range(partitions)])
+
+    def fit(self, problem: Problem, rows: Any, driver_budget: int) -> ReconciledPair:
+        options: dict[str, Any] = {"driver_budget": driver_budget, "scratch": self.scratch}
+        with quietly():
+            pair = reconciler(problem, id="id", **options).fit(rows)
+        assert os.listdir(self.scratch) == []
+        return pair
+
+    def apply(self, pair: ReconciledPair, rows: Any) -> pa.Table:
+        table: pa.Table = pair.apply(rows).toArrow()
+        return table
+
+
+def check(
+    backend: Backend,
+    problem: Problem,
+    wanted: Expected,
+    rows: Any,
+    driver_budget: int,
+) -> None:
+    """The same log, field by field, the same end, and the same rows, bit by bit."""
+    pair = backend.fit(problem, rows, driver_budget)
+    assert log_of(pair) == log_of(wanted.pair)
+    assert pair.status == wanted.pair.status
+    assert pair.zero_calibrations == wanted.pair.zero_calibrations
+    assert (pair.rows, pair.resolved) == (wanted.pair.rows, wanted.pair.resolved)
+    same_rows(backend.apply(pair, rows), wanted.rows)
