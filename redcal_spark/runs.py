@@ -92,6 +92,8 @@ class Job:
         self.split = split_of(config.input)
         self.skip = config.input.on_bad_rows == "skip"
         self._timings: dict[str, float] = {}
+        self._seen: list[Point] = []  # of the fitting rows, at the ends of rounds
+        self._steps = 0
 
     # --- what is there --------------------------------------------------------------------------
 
@@ -251,8 +253,9 @@ class Job:
         self, row: RunRow, gathered: Gathered, layout: Layout, identity: Any, apply: bool
     ) -> Outcome:
         with self._phase("fit"):
+            self._seen = [Point(0, 0, gathered.fit.totals)]
             pair = self.reconciler.fit_gathered(
-                gathered, layout, on_patch=self.listener.patch, on_round=self._round
+                gathered, layout, on_patch=self._patch, on_round=self._round
             )
         with self._phase("judge"):
             histories = self.histories(gathered, pair)
@@ -282,13 +285,22 @@ class Job:
         return outcome
 
     def histories(self, gathered: Gathered, pair: ReconciledPair) -> dict[str, list[Point]]:
-        """The one pass after the fit, over the active rows of both splits."""
+        """The one pass after the fit, over the active rows of both splits.
+
+        What was seen of the fitting rows while they were patched is not measured again.
+        """
         spread = partial(ordered, threads=self.config.engine.threads)
-        return {
+        found = {
             name: history(part.totals, part.active, pair.rules, pair.log, spread)
             for name, part in (("fit", gathered.fit), ("judge", gathered.judge))
-            if part.rows
+            if part.rows and not (name == "fit" and self._all_seen(pair.log))
         }
+        return found if "fit" in found else {"fit": self._seen} | found
+
+    def _all_seen(self, log: PatchLog) -> bool:
+        """Whether the totals were taken at the end of every round, and there are only rounds."""
+        rounds_only = all(patch.round is not None for patch in log)
+        return rounds_only and len(self._seen) == 1 + log.rounds
 
     def apply(self, pair: ReconciledPair, command: str = "apply") -> RunRow:
         """Write the input's rows, labelled or not, with a fitted pair's scores and actions."""
@@ -439,8 +451,15 @@ class Job:
 
     # --- telling --------------------------------------------------------------------------------
 
+    def _patch(self, patch: Patch) -> None:
+        self._steps = patch.step + 1
+        self.listener.patch(patch)
+
     def _round(self, first: Patch, totals: Totals | None) -> None:
-        metrics = None if totals is None else Metrics(totals, self.reconciler.losses)
+        metrics = None
+        if totals is not None:
+            metrics = Metrics(totals, self.reconciler.losses)
+            self._seen.append(Point(self._steps, len(self._seen), totals))
         self.listener.round(first, metrics)
 
     @contextmanager

@@ -55,8 +55,7 @@ def connect() -> Any:
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.remote("local[2]")
-    return builder.config("spark.ui.enabled", "false").getOrCreate()
+    return SparkSession.builder.remote("local[2]").getOrCreate()
 
 
 @contextlib.contextmanager

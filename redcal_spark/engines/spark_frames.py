@@ -60,6 +60,10 @@ def vectors(frame: DataFrame) -> tuple[str, ...]:
     return tuple(field.name for field in frame.schema.fields if is_vector(field.dataType))
 
 
+def spark_schema(schema: pa.Schema) -> StructType:
+    return StructType([StructField(f.name, from_arrow_type(f.type), True) for f in schema])
+
+
 def layout_of(
     frame: DataFrame, columns: Columns, n_classes: int | None, labels: bool = True
 ) -> Layout:
@@ -81,12 +85,12 @@ def table_of(frame: DataFrame, names: Sequence[str]) -> pa.Table:
     """Some columns at the driver. Missing ones are left to `plan` to name."""
     arrow_schema(frame, names)
     here = [name for name in frame.columns if name in names]
-    table = frame.select(*[_column(name) for name in here]).toArrow()
+    table = frame.select(*[column(name) for name in here]).toArrow()
     dense = [dense_batch(batch, vectors(frame)) for batch in table.to_batches()]
     return pa.Table.from_batches(dense) if dense else table
 
 
-def _column(name: str) -> str:
+def column(name: str) -> str:
     """A column by its whole name, dots and all."""
     return "`" + name.replace("`", "``") + "`"
 
@@ -102,7 +106,7 @@ def scan_frame(
     wanted = scanner.layout.columns.names(label=True)
     if scanner.split is not None and scanner.split.column not in wanted:
         wanted.append(scanner.split.column)
-    chosen = frame.select(*[_column(name) for name in wanted])
+    chosen = frame.select(*[column(name) for name in wanted])
     return SparkScan(chosen, scanner, vectors(chosen), scratch, driver_budget, threads)
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Literal, Protocol
 
 import pyarrow as pa
+
+from redcal_spark.errors import InputError
 
 Mode = Literal["overwrite", "append"]
 
@@ -34,13 +38,48 @@ class Table(Protocol):
 
 @dataclass(frozen=True)
 class Commit:
-    """What a write says of itself in the table's own history."""
+    """What a write says of itself in the table's own history.
+
+    phase: numbers the writes of a run to one table, so that a repeat is known as one.
+    """
 
     run_id: str
     fingerprint: str
+    phase: int = 0
 
     def metadata(self) -> dict[str, str]:
         return {"redcal_run_id": self.run_id, "redcal_fingerprint": self.fingerprint}
+
+    @property
+    def user_metadata(self) -> str:
+        """Under the one key of a commit that both delta-rs and Spark can write and read."""
+        return json.dumps(self.metadata())
+
+
+def run_of(user_metadata: str | None) -> str | None:
+    """The run that wrote a commit, if one of ours did."""
+    try:
+        found = json.loads(user_metadata or "null")
+    except ValueError:
+        return None
+    return found.get("redcal_run_id") if isinstance(found, dict) else None
+
+
+def version_at(name: str, versions: Iterable[tuple[int, datetime]], time: str) -> int:
+    """The newest version that was there at a time; without a zone, in UTC.
+
+    By the times in the log: those of the log's files are changed by a copy.
+    """
+    asked = datetime.fromisoformat(time)
+    if asked.tzinfo is None:
+        asked = asked.replace(tzinfo=UTC)
+    first = None
+    for version, made in sorted(versions, reverse=True):
+        first = made
+        if made <= asked:
+            return version
+    told = "" if first is None else f"; its first version is of {first:%Y-%m-%dT%H:%M:%S}Z"
+    raise InputError(f"{name}: has no version as old as {time}{told}")
 
 
 class Store(Protocol):

@@ -17,7 +17,7 @@ from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalak
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from redcal_spark.errors import InputError, RedcalError, RunError
-from redcal_spark.store.base import Commit, Mode
+from redcal_spark.store.base import Commit, Mode, run_of, version_at
 from redcal_spark.store.delta_types import delta_schema, unstorable
 from redcal_spark.store.files import FileTable, first_line, open_files, stream
 
@@ -125,7 +125,7 @@ class DeltaRsStore:
             batches = (batch.cast(stored) for batch in batches)
         source = _Remembering(batches)
         rows = pa.RecordBatchReader.from_batches(stored, source)
-        properties = CommitProperties(custom_metadata=commit.metadata(), max_commit_retries=TRIES)
+        properties = CommitProperties(custom_metadata=_metadata(commit), max_commit_retries=TRIES)
 
         def put(table: str, rows: pa.RecordBatchReader) -> None:
             write_deltalake(
@@ -152,12 +152,12 @@ class DeltaRsStore:
     def _version_of(self, name: str, commit: Commit) -> int:
         table = DeltaTable(name)
         for entry in table.history(100):
-            if entry.get("redcal_run_id") == commit.run_id:
+            if run_of(entry.get("userMetadata")) == commit.run_id:
                 return int(entry["version"])
         raise RunError(f"{name}: the version just written is not in its history")
 
     def upsert(self, name: str, rows: pa.Table, key: str, commit: Commit) -> None:
-        properties = CommitProperties(custom_metadata=commit.metadata(), max_commit_retries=0)
+        properties = CommitProperties(custom_metadata=_metadata(commit), max_commit_retries=0)
         made = _make_folder(Path(name))
         for left in reversed(range(TRIES)):
             try:
@@ -199,36 +199,23 @@ class DeltaRsStore:
             found = DeltaTable(name).history(1)
         except (DeltaError, OSError):
             return None
-        return found[0].get("redcal_run_id") if found else None
+        return run_of(found[0].get("userMetadata")) if found else None
+
+
+def _metadata(commit: Commit) -> dict[str, str]:
+    return {"userMetadata": commit.user_metadata}
 
 
 def _load_version(name: str, table: DeltaTable, version: int | str) -> None:
     newest = table.version()
     if isinstance(version, str):
-        version = _version_at(name, table, version)
+        made = [(e["version"], e["timestamp"] / 1_000) for e in table.history()]
+        version = version_at(name, [(v, datetime.fromtimestamp(t, UTC)) for v, t in made], version)
     try:
         table.load_as_version(version)
     except (DeltaError, OverflowError, OSError) as err:
         gone = " (older ones may have been cleaned up)" if version < newest else ""
         raise InputError(f"{name}: has no version {version}; the newest is {newest}{gone}") from err
-
-
-def _version_at(name: str, table: DeltaTable, time: str) -> int:
-    """The newest version that was there at a time; without a zone, in UTC.
-
-    By the times in the log: delta-rs goes by those of the log's files, which a copy changes, and
-    answers a time before the first version with the first version.
-    """
-    asked = datetime.fromisoformat(time)
-    if asked.tzinfo is None:
-        asked = asked.replace(tzinfo=UTC)
-    first = None
-    for entry in table.history():  # newest first
-        first = datetime.fromtimestamp(entry["timestamp"] / 1_000, UTC)
-        if first <= asked:
-            return int(entry["version"])
-    told = "" if first is None else f"; its first version is of {first:%Y-%m-%dT%H:%M:%S}Z"
-    raise InputError(f"{name}: has no version as old as {time}{told}")
 
 
 def _put_new(

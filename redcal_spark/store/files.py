@@ -34,6 +34,10 @@ class FileTable:
     def schema(self) -> pa.Schema:
         return self._dataset.schema
 
+    @property
+    def files(self) -> list[str]:
+        return sorted(self._dataset.files)
+
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         yield from stream(self._dataset, columns, self.name)
 
@@ -42,7 +46,7 @@ class FileTable:
 
     def identity(self) -> dict[str, Any]:
         files = []
-        for file in sorted(self._dataset.files):
+        for file in self.files:
             try:
                 stat = os.stat(file)
                 files.append([file, stat.st_size, stat.st_mtime_ns, _tail_digest(file)])

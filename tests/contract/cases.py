@@ -42,7 +42,7 @@ THRESHOLDS = {
     ("decision_calibration", 100, 5): (0.2, 0.03),
     ("dc_then_redcal", 100, 5): (0.1, 0.05),
 }
-RECONCILE = {2: 0.02, 10: 0.1, 100: 0.01}  # alpha; ten patches, then the cap
+RECONCILE = {2: 0.02, 10: 0.05, 100: 0.01}  # alpha; ten patches, then the cap
 
 
 @dataclass(frozen=True)

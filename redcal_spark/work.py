@@ -1,0 +1,158 @@
+"""Work: what a run does with its rows, in memory or on Spark. The run itself does not differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import chain
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from redcal_spark.columns import Layout, plan
+from redcal_spark.engines.base import Engine
+from redcal_spark.errors import InputError
+from redcal_spark.gather import Gathered, numbered
+from redcal_spark.history import Point, history
+from redcal_spark.pair import ReconciledPair
+from redcal_spark.parallel import ordered
+from redcal_spark.readings import Problems
+from redcal_spark.reconciler import Reconciler
+from redcal_spark.splits import Split
+from redcal_spark.store.base import Commit, Store, Table
+
+Progress = Callable[[int], Any]
+
+
+class Scanned(Protocol):
+    """What the one scan of an input gave, and what goes on from it."""
+
+    gathered: Gathered
+    layout: Layout
+
+    def engine(self) -> Engine | None:
+        """Where the active rows are; None: in `gathered`."""
+        ...
+
+    def histories(self, pair: ReconciledPair) -> dict[str, list[Point]]:
+        """The one pass after the fit, over the active rows of both splits."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Work(Protocol):
+    """A store, and what computes on its tables."""
+
+    store: Store
+
+    def scan(
+        self,
+        table: Table,
+        reconciler: Reconciler,
+        wanted: list[str],
+        split: Split | None,
+        progress: Progress,
+    ) -> Scanned: ...
+
+    def write_rows(
+        self,
+        table: Table,
+        pair: ReconciledPair,
+        target: str,
+        suffix: str,
+        skip: bool,
+        commit: Commit,
+        progress: Progress,
+        at_end: Callable[[], None],
+    ) -> tuple[int, int]:
+        """Write a table's rows with their new columns; returns the version and how many rows.
+
+        at_end: called when all rows were read and before anything is committed; it may raise.
+        """
+        ...
+
+
+class InMemory:
+    """On this machine, batch by batch."""
+
+    def __init__(self, store: Store, threads: int | None = None):
+        self.store = store
+        self.threads = threads
+
+    def scan(
+        self,
+        table: Table,
+        reconciler: Reconciler,
+        wanted: list[str],
+        split: Split | None,
+        progress: Progress,
+    ) -> _ScannedHere:
+        batches = table.batches(wanted)
+        found = reconciler.gather(batches, table.schema, table.name, split, progress)
+        return _ScannedHere(*found, self.threads)
+
+    def write_rows(
+        self,
+        table: Table,
+        pair: ReconciledPair,
+        target: str,
+        suffix: str,
+        skip: bool,
+        commit: Commit,
+        progress: Progress,
+        at_end: Callable[[], None],
+    ) -> tuple[int, int]:
+        rows = self._extended(table, pair, suffix, skip)
+        first = next(rows, None)  # its schema is the table's
+        if first is None:
+            raise InputError(f"{table.name} has no rows")
+        written = 0
+
+        def told(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            nonlocal written
+            for batch in batches:
+                written += batch.num_rows
+                progress(batch.num_rows)
+                yield batch
+            at_end()
+
+        batches = told(chain([first], rows))
+        return self.store.write(target, first.schema, batches, "overwrite", commit), written
+
+    def _extended(
+        self, table: Table, pair: ReconciledPair, suffix: str, skip: bool
+    ) -> Iterator[pa.RecordBatch]:
+        layout = plan(table.schema, pair.columns, table.name, pair.n_classes, None, labels=False)
+        pair.check_layout(layout)
+
+        def work(item: tuple[int, pa.RecordBatch]) -> tuple[pa.RecordBatch, Problems]:
+            start, batch = item
+            problems = Problems()
+            return pair.apply_batch(batch, layout, suffix, problems, start, skip), problems
+
+        for batch, problems in ordered(work, numbered(table.batches()), self.threads):
+            if not skip:
+                problems.raise_if_any(table.name)
+            yield batch
+
+
+class _ScannedHere:
+    def __init__(self, gathered: Gathered, layout: Layout, threads: int | None):
+        self.gathered = gathered
+        self.layout = layout
+        self._spread = partial(ordered, threads=threads)
+
+    def engine(self) -> Engine | None:
+        return None
+
+    def histories(self, pair: ReconciledPair) -> dict[str, list[Point]]:
+        parts = {"fit": self.gathered.fit, "judge": self.gathered.judge}
+        return {
+            name: history(part.totals, part.active, pair.rules, pair.log, self._spread)
+            for name, part in parts.items()
+            if part.rows
+        }
+
+    def close(self) -> None:
+        pass

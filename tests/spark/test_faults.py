@@ -1,0 +1,27 @@
+"""A task that fails is tried again, and counts once. Killed executors: on_cluster.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.contract.cases import expected, made, table
+from tests.contract.engines import Spark, check
+from tests.spark.faulty import Fault, Faults, attempts
+
+PROBLEM = ("redcal", 10, 5)
+
+
+@pytest.mark.parametrize("fault", ["raise", "kill worker"])
+@pytest.mark.parametrize(("task", "number"), [("ScanTask", 0), ("KeepTask", 1), ("AskTask", 2)])
+def test_a_task_that_fails_once(
+    spark: Any, scratch: str, faults: Faults, fault: Fault, task: str, number: int
+) -> None:
+    """It has given rows back before it fails, and these must not count."""
+    marker = faults(task, fault, number)
+    backend = Spark(spark, scratch)
+    rows = backend.rows(table(made(*PROBLEM)), 2, "even")
+    check(backend, made(*PROBLEM), expected(*PROBLEM), rows, 0)
+    assert marker.exists()
+    assert attempts(marker) >= 2

@@ -1,0 +1,66 @@
+"""The README runs: its Python, configuration and commands; tables are as it says."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from redcal_spark import cli
+from redcal_spark.config_file import config_from_tree
+from redcal_spark.config_yaml import parse_yaml
+from redcal_spark.ledger import SCHEMA
+from redcal_spark.records import HISTORY, PATCHES
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
+def test_the_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    first = blocks("python")[0]
+    exec(compile(first, "README.md", "exec"), {})
+    assert (tmp_path / "pair.json").exists()
+
+
+def test_the_python_on_spark_is_python() -> None:
+    for block in blocks("python")[1:]:
+        compile(block, "README.md", "exec")
+
+
+def test_the_configuration_is_one() -> None:
+    (text,) = blocks("yaml")
+    config = config_from_tree(parse_yaml(text, "README.md"))
+    assert config.output.tables.runs == "out/scores_reconciled_runs"
+
+
+def test_every_command_exists() -> None:
+    known = cli._parser()
+    lines = [line.split("#")[0] for block in blocks("sh") for line in block.splitlines()]
+    commands = [shlex.split(line)[1:] for line in lines if line.startswith("redcal")]
+    assert len(commands) > 4
+    for command in commands:
+        known.parse_args(command)
+
+
+@pytest.mark.parametrize(
+    ("table", "names"),
+    [("_patches", PATCHES.names), ("_history", HISTORY.names), ("_runs", SCHEMA.names)],
+)
+def test_tables_are_as_described(table: str, names: list[str]) -> None:
+    (line,) = [x for x in README.splitlines() if x.startswith(f"| `<table>{table}`")]
+    described = line.split("|")[3].strip().strip("`").split(", ")
+    assert described == names
+
+
+def test_the_makefile_has_the_targets() -> None:
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = re.findall(r"^([a-z-]+):", text, re.MULTILINE)
+    for name in re.findall(r"`?make ([a-z-]+)", README):
+        assert name in targets
