@@ -20,9 +20,11 @@ from redcal_spark.config_file import load_config
 from redcal_spark.demo import CONFIG, ROWS, SCHEMA, SEED, patients
 from redcal_spark.errors import RedcalError, UsageError
 from redcal_spark.metrics import Metrics
+from redcal_spark.outcome import Outcome, summary
 from redcal_spark.pair import ReconciledPair
-from redcal_spark.runs import Job, Outcome, summary
-from redcal_spark.store.base import Commit, Store
+from redcal_spark.runs import Job
+from redcal_spark.store.base import Commit
+from redcal_spark.store.deltars import DeltaRsStore
 from redcal_spark.terminal import (
     Terminal,
     audit_tables,
@@ -31,6 +33,7 @@ from redcal_spark.terminal import (
     runs_table,
     set_up_logging,
 )
+from redcal_spark.work import InMemory, Work
 
 EXIT = {"converged": 0, "capped": 3, "stalled": 3, "cut": 3}
 MEANING = {
@@ -104,8 +107,10 @@ def check(options: argparse.Namespace) -> int:
 def audit_(options: argparse.Namespace) -> int:
     job = _job(options)
     job.check_input()
-    gathered, _ = job.gather()
-    metrics = Metrics(gathered.fit.totals + gathered.judge.totals, job.reconciler.losses)
+    scanned = job.scan()
+    scanned.close()
+    parts = scanned.gathered
+    metrics = Metrics(parts.fit.totals + parts.judge.totals, job.reconciler.losses)
     found = audit(metrics)
     if options.json:
         print(json.dumps(found))
@@ -197,7 +202,7 @@ def runs(options: argparse.Namespace) -> int:
 
 def demo(options: argparse.Namespace) -> int:
     """Write the demo's patients where its configuration looks for them, and run it."""
-    store = _store("local")
+    store = DeltaRsStore()
     config = Path("conf/demo.yaml")
     if not config.exists() or config.read_text(encoding="utf-8") != CONFIG:
         config = Path("out/demo.yaml")
@@ -235,7 +240,7 @@ def _console() -> Console:
 def _job(options: argparse.Namespace) -> Job:
     config = _config(options)
     listener = Terminal(options.quiet or options.json, options.verbose)
-    return Job(config, _store(config.engine.name), listener)
+    return Job(config, _work(config), listener)
 
 
 def _watched(options: argparse.Namespace) -> Job:
@@ -253,12 +258,11 @@ def _config(options: argparse.Namespace) -> Config:
     return load_config(options.config, overrides)
 
 
-def _store(engine: str) -> Store:
-    if engine == "spark":
+def _work(config: Config) -> Work:
+    """Where tables are and computing is done."""
+    if config.engine.name == "spark":
         raise UsageError("engine.name: the Spark engine is not part of this release; use local")
-    from redcal_spark.store.deltars import DeltaRsStore
-
-    return DeltaRsStore()
+    return InMemory(DeltaRsStore(), config.engine.threads)
 
 
 def _model(options: argparse.Namespace, job: Job) -> ReconciledPair:

@@ -5,95 +5,48 @@ from __future__ import annotations
 import json
 import time
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from itertools import chain
+from dataclasses import replace
+from functools import cached_property
 from typing import Any
-
-import pyarrow as pa
 
 from redcal_spark.columns import Columns, Layout, ScoreColumns, plan
 from redcal_spark.config import Config
 from redcal_spark.errors import InputError, RedcalError, RunError, UsageError
-from redcal_spark.gather import Gathered, numbered
-from redcal_spark.history import Point, history
 from redcal_spark.ledger import Ledger, RunRow, config_digest, fingerprint
 from redcal_spark.metrics import Metrics, Totals
+from redcal_spark.outcome import Listener, Outcome, summary
 from redcal_spark.output import OutputNames
 from redcal_spark.pair import ReconciledPair
-from redcal_spark.parallel import ordered
 from redcal_spark.patches import Patch, PatchLog
-from redcal_spark.readings import Problems
 from redcal_spark.reconciler import Reconciler
 from redcal_spark.records import (
     HISTORY,
     PATCHES,
     history_table,
     log_of,
-    measurements,
     patches_table,
 )
-from redcal_spark.store.base import Store, Table
-from redcal_spark.store.inputs import duplicate_ids, open_input, split_of
-
-
-class Listener:
-    """Is told how a run goes; this one does not care."""
-
-    def phase(self, name: str, rows: int | None = None) -> None:
-        """A phase starts, over so many rows if that is known."""
-
-    def advance(self, rows: int) -> None:
-        """So many more rows of the phase are done."""
-
-    def patch(self, patch: Patch) -> None:
-        """A patch was found."""
-
-    def round(self, first: Patch, metrics: Metrics | None) -> None:
-        """The round that this patch opened is over."""
-
-    def note(self, text: str) -> None:
-        """Something worth a line."""
-
-    def done(self) -> None:
-        """The last phase is over."""
-
-
-@dataclass
-class Outcome:
-    """What a run did. `row` is its row in the ledger; `unchanged`: nothing had to be done."""
-
-    row: RunRow
-    pair: ReconciledPair | None = None
-    histories: dict[str, list[Point]] = field(default_factory=dict)
-    unchanged: bool = False
-
-    def metrics(self, split: str) -> tuple[Metrics, Metrics] | None:
-        """Before and after."""
-        points = self.histories.get(split)
-        if not points or self.pair is None:
-            return None
-        losses = self.pair.losses
-        return Metrics(points[0].totals, losses), Metrics(points[-1].totals, losses)
+from redcal_spark.store.base import Table
+from redcal_spark.store.inputs import open_input, split_of
+from redcal_spark.work import Scanned, Work
 
 
 class Job:
-    """One configuration against one store."""
+    """One configuration, and where its tables and its computing are."""
 
-    def __init__(self, config: Config, store: Store, listener: Listener | None = None):
+    def __init__(self, config: Config, work: Work, listener: Listener | None = None):
         self.config = config
-        self.store = store
+        self.work = work
+        self.store = store = work.store
         self.listener = listener or Listener()
         self.tables = config.output.tables
         self.ledger = Ledger(store, self.tables.runs)
         self.split = split_of(config.input)
         self.skip = config.input.on_bad_rows == "skip"
         self._timings: dict[str, float] = {}
-        self._seen: list[Point] = []  # of the fitting rows, at the ends of rounds
-        self._steps = 0
 
     # --- what is there --------------------------------------------------------------------------
 
@@ -169,7 +122,7 @@ class Job:
         if ids:
             if self.config.input.id is None:
                 raise UsageError("check --ids: input.id is not set")
-            told = duplicate_ids(self.input, self.config.input.id)
+            told = self.work.id_problems(self.input, self.config.input.id)
             if told:
                 raise InputError("\n".join(told))
         return layout
@@ -179,25 +132,20 @@ class Job:
         if self.split is not None and labels:
             self.split.check(schema, self.input.name)
         present = [name for name in self._wanted if name in schema.names]
-        batches = self.input.batches(present)
-        first = next((batch for batch in batches if batch.num_rows), None)
+        first = self.work.first(self.input, present)
         if first is None:
             raise InputError(f"{self.input.name} has no rows")
         return plan(schema, made.columns, self.input.name, made.n_classes, first, labels)
 
     # --- the parts of a run ---------------------------------------------------------------------
 
-    def gather(self) -> tuple[Gathered, Layout]:
+    def scan(self) -> Scanned:
         """The one scan: validated, counted, active rows kept."""
         identity = self.input.identity()
         with self._phase("scan", self.input.count()), _noted(self.listener):
             try:
-                found = self.reconciler.gather(
-                    self.input.batches(self._wanted),
-                    self.input.schema,
-                    self.input.name,
-                    self.split,
-                    self.listener.advance,
+                found = self.work.scan(
+                    self.input, self.reconciler, self._wanted, self.split, self.listener.advance
                 )
             except InputError:
                 self._unchanged(identity)  # if it changed, that is the reason
@@ -219,7 +167,8 @@ class Job:
         mark = fingerprint(self.digest, identity, command)
         if not force and (done := self._done(mark, apply)) is not None:
             return Outcome(done, unchanged=True)
-        gathered, layout = self.gather()
+        scanned = self.scan()
+        gathered = scanned.gathered
         row = RunRow.new(
             fingerprint=mark,
             config_digest=self.digest,
@@ -232,8 +181,11 @@ class Job:
             unlabelled_rows=gathered.unlabelled,
             bad_rows=gathered.bad,
         )
-        with self._recorded(row):
-            return self._finish(row, gathered, layout, identity, apply)
+        try:
+            with self._recorded(row):
+                return self._finish(row, scanned, identity, apply)
+        finally:
+            scanned.close()
 
     @contextmanager
     def _recorded(self, row: RunRow) -> Iterator[None]:
@@ -249,16 +201,17 @@ class Job:
                 self.listener.note(f"the failure could not be recorded: {second}")
             raise
 
-    def _finish(
-        self, row: RunRow, gathered: Gathered, layout: Layout, identity: Any, apply: bool
-    ) -> Outcome:
+    def _finish(self, row: RunRow, scanned: Scanned, identity: Any, apply: bool) -> Outcome:
         with self._phase("fit"):
-            self._seen = [Point(0, 0, gathered.fit.totals)]
             pair = self.reconciler.fit_gathered(
-                gathered, layout, on_patch=self._patch, on_round=self._round
+                scanned.gathered,
+                scanned.layout,
+                on_patch=self.listener.patch,
+                on_round=self._round,
+                engine=scanned.engine(),
             )
         with self._phase("judge"):
-            histories = self.histories(gathered, pair)
+            histories = scanned.histories(pair)
         written = {}
         with self._phase("write"):
             for name, schema, table in (
@@ -283,24 +236,6 @@ class Job:
         )
         self.ledger.put(outcome.row)
         return outcome
-
-    def histories(self, gathered: Gathered, pair: ReconciledPair) -> dict[str, list[Point]]:
-        """The one pass after the fit, over the active rows of both splits.
-
-        What was seen of the fitting rows while they were patched is not measured again.
-        """
-        spread = partial(ordered, threads=self.config.engine.threads)
-        found = {
-            name: history(part.totals, part.active, pair.rules, pair.log, spread)
-            for name, part in (("fit", gathered.fit), ("judge", gathered.judge))
-            if part.rows and not (name == "fit" and self._all_seen(pair.log))
-        }
-        return found if "fit" in found else {"fit": self._seen} | found
-
-    def _all_seen(self, log: PatchLog) -> bool:
-        """Whether the totals were taken at the end of every round, and there are only rounds."""
-        rounds_only = all(patch.round is not None for patch in log)
-        return rounds_only and len(self._seen) == 1 + log.rounds
 
     def apply(self, pair: ReconciledPair, command: str = "apply") -> RunRow:
         """Write the input's rows, labelled or not, with a fitted pair's scores and actions."""
@@ -328,49 +263,22 @@ class Job:
         return row
 
     def _write_rows(self, pair: ReconciledPair, row: RunRow, identity: Any) -> tuple[int, int]:
-        """The version written, and how many rows it has."""
-        written = 0
-
-        def counted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            nonlocal written
-            for batch in batches:
-                written += batch.num_rows
-                yield batch
-
+        """The version written, and how many rows it has. A source that changed stops the write."""
         with self._phase("apply", self.input.count()):
-            rows = self._extended(pair, identity)
-            first = next(rows, None)  # its schema is the table's
-            if first is None:
-                raise InputError(f"{self.input.name} has no rows")
-            batches = counted(chain([first], rows))
-            version = self.store.write(
-                self.tables.table, first.schema, batches, "overwrite", row.commit
-            )
-        return version, written
-
-    def _extended(self, pair: ReconciledPair, identity: Any) -> Iterator[pa.RecordBatch]:
-        """The rows with their new columns. A source that changed meanwhile stops the write."""
-        schema, name = self.input.schema, self.input.name
-        layout = plan(schema, pair.columns, name, pair.n_classes, None, labels=False)
-        pair.check_layout(layout)
-        suffix = self.config.output.suffix
-
-        def work(item: tuple[int, pa.RecordBatch]) -> tuple[pa.RecordBatch, Problems]:
-            start, batch = item
-            problems = Problems()
-            return pair.apply_batch(batch, layout, suffix, problems, start, self.skip), problems
-
-        try:
-            batches = numbered(self.input.batches())
-            for batch, problems in ordered(work, batches, self.config.engine.threads):
-                if not self.skip:
-                    problems.raise_if_any(self.input.name)
-                self.listener.advance(batch.num_rows)
-                yield batch
-        except InputError:
-            self._unchanged(identity)  # if it changed, that is the reason
-            raise
-        self._unchanged(identity)
+            try:
+                return self.work.write_rows(
+                    self.input,
+                    pair,
+                    self.tables.table,
+                    self.config.output.suffix,
+                    self.skip,
+                    row.commit,
+                    self.listener.advance,
+                    lambda: self._unchanged(identity),
+                )
+            except InputError:
+                self._unchanged(identity)  # if it changed, that is the reason
+                raise
 
     def _unchanged(self, identity: Any) -> None:
         if self.input.identity() != identity:
@@ -403,13 +311,9 @@ class Job:
             if self.split is not None and self.split.column not in wanted:
                 wanted.append(self.split.column)
             with self._phase("scan", written.count()), _noted(self.listener):
-                gathered, _ = reader.gather(
-                    written.batches(wanted),
-                    written.schema,
-                    written.name,
-                    self.split,
-                    self.listener.advance,
-                )
+                scanned = self.work.scan(written, reader, wanted, self.split, self.listener.advance)
+            gathered = scanned.gathered
+            scanned.close()
             found.append(gathered)
         parts = {"fit": [g.fit for g in found], "judge": [g.judge for g in found]}
         return {
@@ -451,15 +355,8 @@ class Job:
 
     # --- telling --------------------------------------------------------------------------------
 
-    def _patch(self, patch: Patch) -> None:
-        self._steps = patch.step + 1
-        self.listener.patch(patch)
-
     def _round(self, first: Patch, totals: Totals | None) -> None:
-        metrics = None
-        if totals is not None:
-            metrics = Metrics(totals, self.reconciler.losses)
-            self._seen.append(Point(self._steps, len(self._seen), totals))
+        metrics = None if totals is None else Metrics(totals, self.reconciler.losses)
         self.listener.round(first, metrics)
 
     @contextmanager
@@ -474,23 +371,6 @@ class Job:
 
     def _timed(self) -> str:
         return json.dumps({name: round(seconds, 3) for name, seconds in self._timings.items()})
-
-
-def summary(outcome: Outcome) -> dict[str, Any]:
-    """Before and after, per split, as plain numbers."""
-    found: dict[str, Any] = {}
-    for split in outcome.histories:
-        pair = outcome.metrics(split)
-        if pair is not None:
-            found[split] = {
-                when: [_plain(m) for m in measurements(metrics)]
-                for when, metrics in zip(("before", "after"), pair, strict=True)
-            }
-    return found
-
-
-def _plain(measurement: dict[str, Any]) -> dict[str, Any]:
-    return measurement | {"brier_sum": str(measurement["brier_sum"])}
 
 
 def _same_form(source: ScoreColumns, names: list[str]) -> ScoreColumns:

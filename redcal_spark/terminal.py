@@ -25,8 +25,8 @@ from rich.text import Text
 from redcal_spark.ledger import RunRow
 from redcal_spark.losses import LossFamily
 from redcal_spark.metrics import Metrics
+from redcal_spark.outcome import Listener
 from redcal_spark.patches import Patch, PatchLog
-from redcal_spark.runs import Listener
 
 log = logging.getLogger("redcal_spark")
 

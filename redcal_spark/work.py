@@ -20,6 +20,7 @@ from redcal_spark.readings import Problems
 from redcal_spark.reconciler import Reconciler
 from redcal_spark.splits import Split
 from redcal_spark.store.base import Commit, Store, Table
+from redcal_spark.store.inputs import duplicate_ids
 
 Progress = Callable[[int], Any]
 
@@ -46,6 +47,14 @@ class Work(Protocol):
 
     store: Store
 
+    def first(self, table: Table, columns: list[str]) -> pa.RecordBatch | None:
+        """Some rows to look at, if there are any."""
+        ...
+
+    def id_problems(self, table: Table, id: str) -> list[str]:
+        """What is wrong with the ids of a table, in words."""
+        ...
+
     def scan(
         self,
         table: Table,
@@ -53,7 +62,9 @@ class Work(Protocol):
         wanted: list[str],
         split: Split | None,
         progress: Progress,
-    ) -> Scanned: ...
+    ) -> Scanned:
+        """The one scan of a table."""
+        ...
 
     def write_rows(
         self,
@@ -79,6 +90,12 @@ class InMemory:
     def __init__(self, store: Store, threads: int | None = None):
         self.store = store
         self.threads = threads
+
+    def first(self, table: Table, columns: list[str]) -> pa.RecordBatch | None:
+        return next((batch for batch in table.batches(columns) if batch.num_rows), None)
+
+    def id_problems(self, table: Table, id: str) -> list[str]:
+        return duplicate_ids(table, id)
 
     def scan(
         self,

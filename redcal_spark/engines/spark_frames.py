@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -22,7 +23,7 @@ from redcal_spark.readings import Problems
 from redcal_spark.tasks import ApplyTask, dense_batch
 
 # PySpark 4.2 must be told the time zone of timestamps; earlier releases take UTC unasked.
-_ZONE = {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_type).parameters else {}
+_ZONE: Any = {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_type).parameters else {}
 FIRST_ROWS = 100
 
 

@@ -19,9 +19,9 @@ from redcal_spark.engines.local import LocalEngine
 from redcal_spark.fixed_point import ONE, Floats, from_grid
 from redcal_spark.kernel import CHUNK, Rules, Scan, scan
 from redcal_spark.losses import LossFamily
+from redcal_spark.pair import rules_of
 from redcal_spark.parallel import ordered
 from redcal_spark.parameters import Parameters
-from redcal_spark.reconciler import rules_of
 from redcal_spark.tables import BATCH
 from tests.bench import data, plain
 from tests.bench.timing import Ratio, Result, best, seconds

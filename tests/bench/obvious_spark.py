@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 Floats = npt.NDArray[np.float64]
+pandas_udf: Any = getattr(f, "pandas_udf")  # noqa: B009 (its stubs do not export it)
 
 
 class Obvious:
@@ -80,13 +81,12 @@ class Obvious:
             yield
 
     def _patched(self, frame: DataFrame, model: str, where: Any, phi: Floats) -> DataFrame:
-        @f.pandas_udf("array<double>")  # type: ignore[call-overload]
         def patch(scores: pd.Series, chosen: pd.Series) -> pd.Series:
-            rows = np.stack(scores.to_numpy())
+            rows = np.stack(list(scores))
             rows = np.where(chosen.to_numpy()[:, None], np.clip(rows + phi, 0, 1), rows)
             return pd.Series(list(rows))
 
-        return frame.withColumn(model, patch(f.col(model), where))
+        return frame.withColumn(model, pandas_udf(patch, "array<double>")(f.col(model), where))
 
     def _means(self, frame: DataFrame, models: tuple[str, ...]) -> dict[str, Floats]:
         terms = [f.avg((f.col("label") == j).cast("double")).alias(f"y{j}") for j in range(self.d)]
@@ -100,21 +100,19 @@ class Obvious:
     def _actions(self) -> Any:
         costs = self.costs
 
-        @f.pandas_udf("int")  # type: ignore[call-overload]
         def respond(scores: pd.Series) -> pd.Series:
-            return pd.Series((np.stack(scores.to_numpy()) @ costs.T).argmin(axis=1))
+            return pd.Series((np.stack(list(scores)) @ costs.T).argmin(axis=1))
 
-        return respond
+        return pandas_udf(respond, "int")
 
     def _events(self) -> Any:
         costs, alpha = self.costs, self.alpha
 
-        @f.pandas_udf("int")  # type: ignore[call-overload]
         def event(one: pd.Series, two: pd.Series) -> pd.Series:
-            s1, s2 = np.stack(one.to_numpy()) @ costs.T, np.stack(two.to_numpy()) @ costs.T
+            s1, s2 = np.stack(list(one)) @ costs.T, np.stack(list(two)) @ costs.T
             a1, a2 = s1.argmin(axis=1), s2.argmin(axis=1)
             at = np.arange(len(a1))
             sure = (s1[at, a2] - s1[at, a1] > alpha) | (s2[at, a1] - s2[at, a2] > alpha)
             return pd.Series(np.where(sure & (a1 != a2), a1 * len(costs) + a2, -1))
 
-        return event
+        return pandas_udf(event, "int")

@@ -27,6 +27,7 @@ from redcal_spark.pair import ReconciledPair
 from redcal_spark.runs import Job
 from redcal_spark.store.deltars import DeltaRsStore
 from redcal_spark.tables import BATCH
+from redcal_spark.work import InMemory, Scanned
 from tests.bench import data
 from tests.bench.timing import Ratio, Result, best
 
@@ -84,7 +85,7 @@ def job(table: str, target: Path, **parameters: Any) -> Job:
             "output": {"table": str(target)},
         }
     )
-    return Job(config, DeltaRsStore())
+    return Job(config, InMemory(DeltaRsStore()))
 
 
 # --- bare reading and writing -------------------------------------------------------------------
@@ -231,15 +232,15 @@ def memory(sizes: Sizes) -> Result:
 def peak_of_fit(table: str, target: str) -> tuple[int, int]:
     """Bytes of this process at its peak after a fit, and of the active rows."""
     work, kept = job(table, Path(target)), []
-    gather = work.gather
+    scan = work.scan
 
-    def remembered() -> Any:
-        kept.append(gather())
+    def remembered() -> Scanned:
+        kept.append(scan())
         return kept[0]
 
-    work.gather = remembered  # type: ignore[method-assign]
+    work.scan = remembered  # type: ignore[method-assign]
     work.fit()
-    active = sum(block.nbytes for block in kept[0][0].fit.active)
+    active = sum(block.nbytes for block in kept[0].gathered.fit.active)
     try:  # getrusage would count what the parent held before it became this process
         status = Path("/proc/self/status").read_text(encoding="ascii")
         peak = int(status.split("VmHWM:")[1].split()[0])

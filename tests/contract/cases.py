@@ -85,13 +85,13 @@ VALUES: tuple[Sequence[Any], ...] = (
 ALL = [Case(*values) for values in product(*VALUES)]
 
 
-def cover(size: int, seed: int = 5) -> list[Case]:
+def cover(size: int, among: Sequence[Case] = ALL, seed: int = 5) -> list[Case]:
     """Cases that show every pair of values at least once, if so many are allowed; else a start."""
     rng = Random(seed)
-    todo = {pair for case in ALL for pair in pairs(case)}
+    todo = {pair for case in among for pair in pairs(case)}
     chosen: list[Case] = []
     while len(chosen) < size:
-        drawn = rng.sample([case for case in ALL if case not in chosen], 200)
+        drawn = rng.sample([case for case in among if case not in chosen], 200)
         best = max(drawn, key=lambda case: len(pairs(case) & todo))
         chosen.append(best)
         todo -= pairs(best)

@@ -71,7 +71,7 @@ def fit(spark: Any, scratch: str, budget: int = 0) -> None:
     check(backend, made(*PROBLEM), expected(*PROBLEM), rows, budget)
 
 
-@pytest.mark.parametrize("task", ["ScanTask", "KeepTask", "AskTask"])
+@pytest.mark.parametrize("task", ["KeepTask", "AskTask"])
 def test_speculative_copies_of_a_task(
     spark: Any, scratch: str, faults: Faults, task: str
 ) -> None:
@@ -80,7 +80,7 @@ def test_speculative_copies_of_a_task(
     assert attempts(marker) >= 2
 
 
-@pytest.mark.parametrize(("task", "number"), [("ScanTask", 0), ("KeepTask", 1), ("AskTask", 2)])
+@pytest.mark.parametrize(("task", "number"), [("KeepTask", 1), ("AskTask", 2)])
 def test_an_executor_is_killed_in_the_middle_of_a_task(
     spark: Any, scratch: str, faults: Faults, task: str, number: int
 ) -> None:

@@ -35,8 +35,8 @@ def suite(backend: str, *paths: str) -> str:
 @pytest.mark.parametrize(
     ("backend", "paths", "least"),
     [
-        ("connect", [CONTRACT, "tests/spark/on_connect.py"], 22),
-        ("cluster", [CONTRACT, "tests/spark/on_cluster.py"], 28),
+        ("connect", [CONTRACT, "tests/spark/on_connect.py"], 23),
+        ("cluster", [CONTRACT, "tests/spark/on_cluster.py"], 26),
     ],
 )
 def test_contract(backend: str, paths: list[str], least: int) -> None:

@@ -19,10 +19,12 @@ from deltalake import write_deltalake
 from redcal_spark import Reconciler
 from redcal_spark.config_file import config_from_tree
 from redcal_spark.errors import InputError, JoinWarning
+from redcal_spark.outcome import Listener, Outcome
 from redcal_spark.patches import Patch
-from redcal_spark.runs import Job, Listener, Outcome
+from redcal_spark.runs import Job
 from redcal_spark.store.deltars import DeltaRsStore
 from redcal_spark.store.inputs import open_input
+from redcal_spark.work import InMemory
 from tests.helpers import refused
 
 N, D = 400, 3
@@ -61,7 +63,7 @@ def job(
         "output": {"table": "out/done"} | ({"suffix": suffix} if suffix else {}),
         "engine": {"threads": 1},
     }
-    return Job(config_from_tree(tree), STORE, listener)
+    return Job(config_from_tree(tree), InMemory(STORE), listener)
 
 
 def run(listener: Listener | None = None, **given: Any) -> Outcome:

@@ -1,0 +1,70 @@
+"""How a run goes and what it did: those who listen, and the outcome."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from redcal_spark.history import Point
+from redcal_spark.ledger import RunRow
+from redcal_spark.metrics import Metrics
+from redcal_spark.pair import ReconciledPair
+from redcal_spark.patches import Patch
+from redcal_spark.records import measurements
+
+
+class Listener:
+    """Is told how a run goes; this one does not care."""
+
+    def phase(self, name: str, rows: int | None = None) -> None:
+        """A phase starts, over so many rows if that is known."""
+
+    def advance(self, rows: int) -> None:
+        """So many more rows of the phase are done."""
+
+    def patch(self, patch: Patch) -> None:
+        """A patch was found."""
+
+    def round(self, first: Patch, metrics: Metrics | None) -> None:
+        """The round that this patch opened is over."""
+
+    def note(self, text: str) -> None:
+        """Something worth a line."""
+
+    def done(self) -> None:
+        """The last phase is over."""
+
+
+@dataclass
+class Outcome:
+    """What a run did. `row` is its row in the ledger; `unchanged`: nothing had to be done."""
+
+    row: RunRow
+    pair: ReconciledPair | None = None
+    histories: dict[str, list[Point]] = field(default_factory=dict)
+    unchanged: bool = False
+
+    def metrics(self, split: str) -> tuple[Metrics, Metrics] | None:
+        """Before and after."""
+        points = self.histories.get(split)
+        if not points or self.pair is None:
+            return None
+        losses = self.pair.losses
+        return Metrics(points[0].totals, losses), Metrics(points[-1].totals, losses)
+
+
+def summary(outcome: Outcome) -> dict[str, Any]:
+    """Before and after, per split, as plain numbers."""
+    found: dict[str, Any] = {}
+    for split in outcome.histories:
+        pair = outcome.metrics(split)
+        if pair is not None:
+            found[split] = {
+                when: [_plain(m) for m in measurements(metrics)]
+                for when, metrics in zip(("before", "after"), pair, strict=True)
+            }
+    return found
+
+
+def _plain(measurement: dict[str, Any]) -> dict[str, Any]:
+    return measurement | {"brier_sum": str(measurement["brier_sum"])}

@@ -1,0 +1,186 @@
+"""What the engine does not do: keep state in the session, grow plans, or run jobs nobody needs."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info
+
+from redcal_spark.engines import spark as engine
+from redcal_spark.patches import Patch
+from tests.contract.cases import expected, made, table
+from tests.helpers import log_of, quietly, reconciler
+
+ROOT = Path(__file__).parents[2] / "redcal_spark"
+# Serverless and Spark Connect have none of these, or they pile up in a long session.
+FORBIDDEN = {
+    *("cache", "persist", "unpersist", "checkpoint", "localCheckpoint", "cacheTable"),
+    *("rdd", "sparkContext", "SparkContext", "broadcast", "_jvm", "_jsc", "_jdf", "_sc"),
+    *("createTempView", "createOrReplaceTempView", "createGlobalTempView"),
+    *("createOrReplaceGlobalTempView", "registerTempTable", "toPandas", "foreachPartition"),
+}
+OURS = {"cache"}  # functools'
+
+
+def names(tree: ast.AST) -> Iterator[tuple[str, int]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            yield node.attr, node.lineno
+        elif isinstance(node, ast.Name):
+            yield node.id, node.lineno
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pyspark"):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.Constant) and node.value in FORBIDDEN:  # getattr(frame, "rdd")
+            yield str(node.value), node.lineno
+
+
+def forbidden(source: str) -> list[tuple[str, int]]:
+    tree = ast.parse(source)
+    functools = any(
+        isinstance(node, ast.ImportFrom) and node.module == "functools" for node in ast.walk(tree)
+    )
+    allowed = OURS if functools else set()
+    plain = {node.lineno for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    return [
+        (name, line)
+        for name, line in names(tree)
+        if name in FORBIDDEN and not (name in allowed and line in plain)
+    ]
+
+
+def test_nothing_that_stays_in_the_session() -> None:
+    found = {str(path.relative_to(ROOT)): forbidden(path.read_text()) for path in files()}
+    assert len(found) > 20
+    assert {path: what for path, what in found.items() if what} == {}
+
+
+def test_the_search_finds_what_it_is_for() -> None:
+    for line in ("frame.cache()", "frame.rdd.map(f)", "spark.sparkContext", "getattr(f, 'rdd')"):
+        assert forbidden(line), line
+    assert forbidden("from pyspark.sql.functions import broadcast")
+    assert not forbidden("from functools import cache\n@cache\ndef f(): ...")
+
+
+def files() -> list[Path]:
+    return sorted(ROOT.rglob("*.py"))
+
+
+# --- plans ----------------------------------------------------------------------------------------
+
+
+def nodes(frame: Any) -> int:
+    """Nodes of the analysed plan; a test may look into the JVM."""
+    return str(frame._jdf.queryExecution().analyzed().treeString()).count("\n")
+
+
+def test_plans_do_not_grow_with_the_number_of_steps(
+    spark: Any, scratch: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also with a rewrite after every step, each of which starts from what the last one wrote."""
+    sizes: list[int] = []
+    whole = engine.collected
+
+    def watched(frame: Any) -> Any:
+        sizes.append(nodes(frame))
+        return whole(frame)
+
+    monkeypatch.setattr(engine, "collected", watched)
+    monkeypatch.setattr(engine.Stored, "rewrite_pays", property(lambda self: bool(self.pending)))
+    steps = Steps(spark, scratch)
+    steps.until(3)
+    after_3 = nodes(steps.stored._blocks), max(sizes)
+    sizes.clear()
+    steps.until(60)
+    assert steps.patches == 60
+    assert (nodes(steps.stored._blocks), max(sizes)) == after_3
+    steps.close()
+
+
+class Steps:
+    """An engine whose rows are patched up and down again, as often as wanted."""
+
+    def __init__(self, spark: Any, scratch: str):
+        problem = made("decision_calibration", 2, 1)
+        with quietly():
+            model = reconciler(problem, scratch=scratch, driver_budget=0)
+            frame = spark.createDataFrame(table(problem).slice(0, 50))
+            from redcal_spark.engines.spark_frames import layout_of, scan_frame
+
+            layout = layout_of(frame, model.columns, 2)
+            self.scratch = engine.Scratch(spark, scratch)
+            scan = scan_frame(frame, model.scanner(layout), self.scratch, 0)
+            found = scan.engine(model.rules(layout.binary))
+        assert isinstance(found, engine.SparkEngine)
+        self.engine, self.stored, self.patches = found, found._stored, 0
+        self.region = found.freeze(None)
+
+    def until(self, count: int) -> None:
+        while self.patches < count:
+            phi = (1 - 2 * (self.patches % 2)) * 1_000
+            place: Any = (None, None, self.patches % 2, None, None)
+            patch = Patch(self.patches, None, "calibrate", 1, "l0", *place, 1, (phi, -phi))
+            self.region.residuals(1)
+            self.region.patch(patch)
+            self.patches += 1
+
+    def close(self) -> None:
+        self.engine.close()
+        self.scratch.close()
+
+
+# --- jobs -----------------------------------------------------------------------------------------
+
+
+def jobs(spark: Any, work: Any) -> tuple[Any, int]:
+    """What the work gives, and how many Spark jobs it took."""
+    context = spark.sparkContext
+    group = f"counted-{np.random.default_rng().integers(2**60)}"
+    context.setJobGroup(group, "counted by a test")
+    try:
+        result = work()
+        return result, len(context.statusTracker().getJobIdsForGroup(group))
+    finally:
+        context.setLocalProperty("spark.jobGroup.id", None)
+
+
+@pytest.mark.parametrize("algorithm", ["redcal", "decision_calibration", "reconcile"])
+def test_a_fit_with_handover_takes_three_jobs_and_one_a_handover(
+    spark: Any, scratch: str, algorithm: str
+) -> None:
+    problem = (algorithm, 10, 5)
+    frame = spark.createDataFrame(table(made(*problem)))
+    with quietly():
+        model = reconciler(made(*problem), scratch=scratch)
+        pair, count = jobs(spark, lambda: model.fit(frame))
+    assert log_of(pair) == log_of(expected(*problem).pair)
+    assert count <= 3 + 1
+
+
+def test_distributed_steps_are_one_job_each(spark: Any, scratch: str) -> None:
+    """Decision Calibration: the scan, its statistics, and one pass for every step and model."""
+    problem = ("decision_calibration", 10, 5)
+    frame = spark.createDataFrame(table(made(*problem)))
+    with quietly():
+        model = reconciler(made(*problem), scratch=scratch, driver_budget=0)
+        pair, count = jobs(spark, lambda: model.fit(frame))
+    assert count <= 2 + len(pair.log) + 2 + 2  # two for a rewrite, if one paid
+
+
+def test_threads_of_blas_are_given_back(spark: Any, scratch: str) -> None:
+    """The local engine takes one BLAS thread, also for the rows of a single event."""
+
+    def threads() -> list[int]:
+        return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+    before, problem = threads(), ("redcal", 10, 1)
+    frame = spark.createDataFrame(table(made(*problem)))
+    budget = expected(*problem).active_bytes - 1  # some events, not all of them
+    with quietly():
+        pair = reconciler(made(*problem), scratch=scratch, driver_budget=budget).fit(frame)
+    assert log_of(pair) == log_of(expected(*problem).pair)
+    assert threads() == before

@@ -1,0 +1,159 @@
+"""Scratch: removed at the end, also after a failure; what a dead run left is removed by the next."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from redcal_spark.engines import scratch as places
+from redcal_spark.engines import spark as engine
+from redcal_spark.errors import RunError, UsageError
+from redcal_spark.packing import pack_block, unpack_block
+from tests.contract.cases import expected, made, table
+from tests.helpers import block_of, log_of, quietly, reconciler, refused
+
+PROBLEM = ("redcal", 10, 5)
+SCHEMA = "redcal_scratch_db"
+
+
+def fit(spark: Any, place: str | None, budget: int = 0) -> Any:
+    frame = spark.createDataFrame(table(made(*PROBLEM)))
+    with quietly():
+        return reconciler(made(*PROBLEM), scratch=place, driver_budget=budget).fit(frame)
+
+
+def broken(*_: Any) -> Any:
+    raise RunError("on purpose")
+
+
+def test_removed_after_a_failure(
+    spark: Any, scratch: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+
+    def after_a_step(self: Any) -> Any:
+        seen.extend(os.listdir(scratch))
+        broken()
+
+    monkeypatch.setattr(engine.SparkEngine, "_count", after_a_step)
+    assert refused(RunError, lambda: fit(spark, scratch)) == "on purpose"
+    assert len(seen) == 1  # there was something to remove
+    assert os.listdir(scratch) == []
+
+
+def test_removed_after_a_failed_task(
+    spark: Any, scratch: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def bad(*_: Any) -> Any:
+        def run(batches: Any) -> Any:
+            yield from batches
+            raise RuntimeError("on purpose")
+
+        return run
+
+    monkeypatch.setattr(engine, "KeepTask", bad)
+    with pytest.raises(Exception, match="on purpose"):
+        fit(spark, scratch)
+    assert os.listdir(scratch) == []
+
+
+def dead_pid() -> int:
+    found = subprocess.Popen([sys.executable, "-c", ""])
+    found.wait()
+    return found.pid
+
+
+def of_pid(pid: int, host: str | None = None, hours: float = 0) -> str:
+    made = datetime.now(UTC) - timedelta(hours=hours)
+    return f"{places.PREFIX}_{made:%Y%m%d%H%M%S}_{pid}_0a1b2c_{host or places._host()}"
+
+
+def test_what_a_dead_run_left_is_removed_by_the_next(spark: Any, scratch: str) -> None:
+    gone = [of_pid(dead_pid()), of_pid(dead_pid(), "elsewhere", 49), of_pid(os.getppid(), None, 49)]
+    kept = [
+        of_pid(os.getppid()),  # alive
+        of_pid(os.getpid()),  # another run of this process
+        of_pid(dead_pid(), "elsewhere"),  # whose processes cannot be seen from here
+        "somebody_else",
+    ]
+    for name in gone + kept:
+        (Path(scratch) / name / "0").mkdir(parents=True)
+    fit(spark, scratch)
+    assert sorted(os.listdir(scratch)) == sorted(kept)
+
+
+def test_names_tell_who_made_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A catalog gives table names back in small letters; host names may have capitals."""
+    monkeypatch.setattr("socket.gethostname", lambda: "Worker-7.Example")
+    name = places.run_name()
+    assert name == name.lower()
+    assert not places.is_leftover(name)
+    assert places.is_leftover(name.replace(f"_{os.getpid()}_", f"_{dead_pid()}_"))
+
+
+def test_a_schema_of_the_catalog(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    spark.sql(f"CREATE SCHEMA {SCHEMA}")
+    gone, kept = f"{of_pid(dead_pid())}_3", f"{of_pid(os.getppid())}_0"
+    try:
+        for name in (gone, kept):
+            spark.sql(f"CREATE TABLE {SCHEMA}.{name} ({engine.DDL}) USING parquet")
+        for budget in (0, 2**28):
+            assert log_of(fit(spark, SCHEMA, budget)) == log_of(expected(*PROBLEM).pair)
+            assert tables(spark) == [kept]
+        monkeypatch.setattr(engine.SparkEngine, "_count", broken)
+        assert refused(RunError, lambda: fit(spark, f"spark_catalog.{SCHEMA}")) == "on purpose"
+        assert tables(spark) == [kept]
+    finally:
+        spark.sql(f"DROP SCHEMA {SCHEMA} CASCADE")
+
+
+def tables(spark: Any) -> list[str]:
+    return [row["tableName"] for row in spark.sql(f"SHOW TABLES IN {SCHEMA}").collect()]
+
+
+def test_a_schema_that_is_not_there(spark: Any) -> None:
+    told = refused(UsageError, lambda: fit(spark, "no_such_schema"))
+    assert told == "engine.scratch: no schema no_such_schema"
+
+
+def test_a_damaged_block_is_noticed(
+    spark: Any, scratch: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One bit, in storage, between two passes."""
+    whole = engine.Scratch.write
+
+    def damaged(self: engine.Scratch, frame: Any) -> Any:
+        back = whole(self, frame)
+        for file in Path(scratch).rglob("*.parquet"):
+            spoil(file)
+        return back
+
+    monkeypatch.setattr(engine.Scratch, "write", damaged)
+    with pytest.raises(Exception, match="a packed block is damaged: its checksum does not fit"):
+        fit(spark, scratch)
+
+
+def spoil(file: Path) -> None:
+    data = bytearray(file.read_bytes())
+    place = data.rfind(b"rdcl")
+    if place >= 0:
+        data[place + 300] ^= 1
+        file.write_bytes(bytes(data))
+        file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+
+
+def test_every_damaged_byte_is_noticed() -> None:
+    packed = pack_block(block_of(made("redcal", 2, 1)))
+    assert unpack_block(packed).rows == 1_200
+    for place in range(0, len(packed), 97):
+        spoiled = bytearray(packed)
+        spoiled[place] ^= 1
+        assert "damaged" in refused(RunError, lambda: unpack_block(bytes(spoiled)))
+    for length in (0, 4, 11, 12, 50, len(packed) - 1):
+        assert "damaged" in refused(RunError, lambda: unpack_block(packed[:length]))
