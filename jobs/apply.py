@@ -1,4 +1,4 @@
-"""`spark-submit jobs/apply.py -c conf/x.yaml`: the same as `redcal apply -c conf/x.yaml`, on Spark."""
+"""`spark-submit jobs/apply.py -c conf/x.yaml`: what `redcal apply` does, on Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`spark-submit jobs/audit.py -c conf/x.yaml`: the same as `redcal audit -c conf/x.yaml`, on Spark."""
+"""`spark-submit jobs/audit.py -c conf/x.yaml`: what `redcal audit` does, on Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`spark-submit jobs/fit.py -c conf/x.yaml`: the same as `redcal fit -c conf/x.yaml`, on Spark."""
+"""`spark-submit jobs/fit.py -c conf/x.yaml`: what `redcal fit` does, on Spark."""
 
 from __future__ import annotations
 

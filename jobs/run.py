@@ -1,4 +1,4 @@
-"""`spark-submit jobs/run.py -c conf/x.yaml`: the same as `redcal run -c conf/x.yaml`, on Spark."""
+"""`spark-submit jobs/run.py -c conf/x.yaml`: what `redcal run` does, on Spark."""
 
 from __future__ import annotations
 

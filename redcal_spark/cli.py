@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -33,7 +34,9 @@ from redcal_spark.terminal import (
     runs_table,
     set_up_logging,
 )
-from redcal_spark.work import InMemory, Work
+from redcal_spark.work import InMemory, Work, choose_engine
+
+log_line = logging.getLogger("redcal_spark.cli")
 
 EXIT = {"converged": 0, "capped": 3, "stalled": 3, "cut": 3}
 MEANING = {
@@ -260,9 +263,20 @@ def _config(options: argparse.Namespace) -> Config:
 
 def _work(config: Config) -> Work:
     """Where tables are and computing is done."""
-    if config.engine.name == "spark":
-        raise UsageError("engine.name: the Spark engine is not part of this release; use local")
-    return InMemory(DeltaRsStore(), config.engine.threads)
+    engine, why = choose_engine(config)
+    log_line.info("engine %s: %s", engine, why)
+    if engine == "local":
+        return InMemory(DeltaRsStore(), config.engine.threads)
+    try:
+        from redcal_spark.session import get_session
+        from redcal_spark.store.spark_work import OnSpark
+    except ModuleNotFoundError as err:
+        raise UsageError(
+            "engine.name: spark needs PySpark: pip install 'redcal-spark[spark]' "
+            "(--engine local needs none)"
+        ) from err
+    given = config.engine
+    return OnSpark(get_session(), given.scratch, given.driver_budget, given.threads)
 
 
 def _model(options: argparse.Namespace, job: Job) -> ReconciledPair:

@@ -300,6 +300,13 @@ class Engine(Section):
     threads: Count | None = Field(
         default=None, description="threads of the local engine; null: all cores"
     )
+    scratch: Text | None = Field(
+        default=None,
+        description="path or schema that every Spark worker sees; null: a local session's own",
+    )
+    driver_budget: Count = Field(
+        default=2**28, description="bytes of active rows that Spark's driver takes over; 0: never"
+    )
 
 
 class Config(Section):

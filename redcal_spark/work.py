@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import chain
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, Literal, Protocol
 
 import pyarrow as pa
 
 from redcal_spark.columns import Layout, plan
+from redcal_spark.config import Config
 from redcal_spark.engines.base import Engine
 from redcal_spark.errors import InputError
 from redcal_spark.gather import Gathered, numbered
@@ -20,6 +24,7 @@ from redcal_spark.readings import Problems
 from redcal_spark.reconciler import Reconciler
 from redcal_spark.splits import Split
 from redcal_spark.store.base import Commit, Store, Table
+from redcal_spark.store.deltars import CATALOG_NAME, FILE_ENDINGS
 from redcal_spark.store.inputs import duplicate_ids
 
 Progress = Callable[[int], Any]
@@ -173,3 +178,23 @@ class _ScannedHere:
 
     def close(self) -> None:
         pass
+
+
+def choose_engine(config: Config) -> tuple[Literal["local", "spark"], str]:
+    """What computes, and why: `auto` computes where the data is."""
+    if config.engine.name != "auto":
+        return config.engine.name, "the configuration says so"
+    if "DATABRICKS_RUNTIME_VERSION" in os.environ or _in_spark():
+        return "spark", "a Spark session is there"
+    names = [config.input.table, *config.output.tables]
+    for name in names:
+        in_catalog = CATALOG_NAME.fullmatch(name) and not name.lower().endswith(FILE_ENDINGS)
+        if in_catalog and not Path(name).exists():
+            return "spark", f"{name} is a name in a catalog"
+    return "local", "all tables are paths, and no Spark session is there"
+
+
+def _in_spark() -> bool:
+    """Whether this process has a Spark session, asked without importing Spark."""
+    spark = sys.modules.get("pyspark.sql")
+    return spark is not None and spark.SparkSession.getActiveSession() is not None

@@ -23,7 +23,9 @@ from redcal_spark.readings import Problems
 from redcal_spark.tasks import ApplyTask, dense_batch
 
 # PySpark 4.2 must be told the time zone of timestamps; earlier releases take UTC unasked.
-_ZONE: Any = {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_type).parameters else {}
+_ZONE: Any = (
+    {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_type).parameters else {}
+)
 FIRST_ROWS = 100
 
 
@@ -66,20 +68,24 @@ def spark_schema(schema: pa.Schema) -> StructType:
 
 
 def layout_of(
-    frame: DataFrame, columns: Columns, n_classes: int | None, labels: bool = True
+    frame: DataFrame,
+    columns: Columns,
+    n_classes: int | None,
+    labels: bool = True,
+    where: str = "the data",
 ) -> Layout:
     """What the columns hold; the first rows are looked at only where their types do not tell."""
     names = columns.names(label=labels)
     schema = arrow_schema(frame, names)
     try:
-        layout = plan(schema, columns, "the data", n_classes, None, labels)
+        layout = plan(schema, columns, where, n_classes, None, labels)
         if layout.label is not None or not labels:
             return layout
     except InputError:
         if not set(names) <= set(schema.names):
             raise
     first = next(iter(table_of(frame.limit(FIRST_ROWS), names).to_batches()), None)
-    return plan(schema, columns, "the data", n_classes, first, labels)
+    return plan(schema, columns, where, n_classes, first, labels)
 
 
 def table_of(frame: DataFrame, names: Sequence[str]) -> pa.Table:

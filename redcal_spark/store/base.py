@@ -95,6 +95,10 @@ class Store(Protocol):
         """An input. `fractions`: CSV columns of fractions, though they may look like integers."""
         ...
 
+    def join(self, main: Any, sides: Any, id: str, policy: Literal["error", "inner"]) -> Table:
+        """A table with the scores of others beside its rows, joined on the id."""
+        ...
+
     def check_target(self, name: str, key: str) -> str | None:
         """Why this table could not be written, if that can be seen beforehand."""
         ...

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,9 +17,10 @@ from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalak
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from redcal_spark.errors import InputError, RedcalError, RunError
-from redcal_spark.store.base import Commit, Mode, run_of, version_at
+from redcal_spark.store.base import Commit, Mode, Table, run_of, version_at
 from redcal_spark.store.delta_types import delta_schema, unstorable
 from redcal_spark.store.files import FileTable, first_line, open_files, stream
+from redcal_spark.store.inputs import JoinedTable, Side
 
 TRIES = 20  # of a write that lost a race for the next version
 
@@ -91,6 +92,11 @@ class DeltaRsStore:
         if version is not None:
             _load_version(name, table, version)
         return DeltaRsTable(name, table)
+
+    def join(
+        self, main: Table, sides: Sequence[Side], id: str, policy: Literal["error", "inner"]
+    ) -> JoinedTable:
+        return JoinedTable(main, sides, id, policy)
 
     def check_target(self, name: str, key: str) -> str | None:
         path = Path(name)

@@ -40,8 +40,8 @@ def open_input(store: Store, given: Input) -> tuple[Table, Columns]:
         found = given.score_table(model)
         if found is not None:
             table = store.open(found.table, found.version, given.separator, found.columns)
-            sides.append(_Side(table, found, given.id or "", _names(names[model - 1])))
-    joined = JoinedTable(main, sides, given.id or "", given.join) if sides else main
+            sides.append(Side(table, found, given.id or "", _names(names[model - 1])))
+    joined = store.join(main, sides, given.id or "", given.join) if sides else main
     return joined, columns
 
 
@@ -59,7 +59,7 @@ def _names(scores: ScoreColumns) -> list[str]:
 
 
 @dataclass
-class _Side:
+class Side:
     """A table of scores, held in memory to be looked up by id."""
 
     table: Table
@@ -117,22 +117,11 @@ class JoinedTable:
     """
 
     def __init__(
-        self, main: Table, sides: Sequence[_Side], id: str, policy: Literal["error", "inner"]
+        self, main: Table, sides: Sequence[Side], id: str, policy: Literal["error", "inner"]
     ):
         self.name = main.name
         self._main, self._sides, self._id, self._policy = main, sides, id, policy
-        problems = _missing(main, [id])
-        for side in sides:
-            problems += _missing(side.table, [side.id, *side.given.columns])
-        for side in sides if not problems else ():
-            ours, theirs = main.schema.field(id).type, side.table.schema.field(side.id).type
-            if _family(ours) != _family(theirs):
-                problems.append(
-                    f"ids have different types: {id!r} is {ours} in {main.name}, {side.id!r} is "
-                    f"{theirs} in {side.table.name}; cast one of them"
-                )
-        if problems:
-            raise InputError("\n".join(problems))
+        check_join(main, sides, id)
 
     @property
     def schema(self) -> pa.Schema:
@@ -193,6 +182,22 @@ class JoinedTable:
         return repeated, rows
 
 
+def check_join(main: Table, sides: Sequence[Side], id: str) -> None:
+    """What can be seen of a join beforehand: columns, and the types of the ids."""
+    problems = _missing(main, [id])
+    for side in sides:
+        problems += _missing(side.table, [side.id, *side.given.columns])
+    for side in sides if not problems else ():
+        ours, theirs = main.schema.field(id).type, side.table.schema.field(side.id).type
+        if _family(ours) != _family(theirs):
+            problems.append(
+                f"ids have different types: {id!r} is {ours} in {main.name}, {side.id!r} is "
+                f"{theirs} in {side.table.name}; cast one of them"
+            )
+    if problems:
+        raise InputError("\n".join(problems))
+
+
 def _missing(table: Table, columns: Sequence[str]) -> list[str]:
     has = table.schema.names
     return [
@@ -248,15 +253,23 @@ def _repeated(index: pd.Index[Any]) -> pd.Index[Any]:
 
 
 def _told(index: pd.Index[Any], repeated: pd.Index[Any], name: str) -> list[str]:
-    nulls = int(np.count_nonzero(index.isna()))
-    told = [f"null in {name}: {_ids(nulls)}"] if nulls else []
+    told = null_ids(int(np.count_nonzero(index.isna())), name)
     return told + _tell(f"more than once in {name}", repeated)
 
 
 def _tell(what: str, ids: pd.Index[Any]) -> list[str]:
     ids = ids[ids.notna()].unique()
-    shown = ", ".join(repr(i) for i in ids[:EXAMPLES].tolist())
-    return [f"{what}: {_ids(len(ids))}, first {shown}"] if len(ids) else []
+    return in_words(what, len(ids), ids[:EXAMPLES].tolist())
+
+
+def null_ids(count: int, name: str) -> list[str]:
+    return [f"null in {name}: {_ids(count)}"] if count else []
+
+
+def in_words(what: str, count: int, first: Sequence[Any]) -> list[str]:
+    """Ids that something is the matter with: how many, and the first few."""
+    shown = ", ".join(map(repr, first))
+    return [f"{what}: {_ids(count)}, first {shown}"] if count else []
 
 
 def _ids(count: int) -> str:

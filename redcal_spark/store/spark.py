@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -24,6 +24,8 @@ from redcal_spark.store.base import Commit, Mode, run_of, version_at
 from redcal_spark.store.delta_types import unstorable
 from redcal_spark.store.deltars import DeltaRsStore
 from redcal_spark.store.files import FileTable, first_line
+from redcal_spark.store.inputs import Side
+from redcal_spark.store.spark_join import join_frames
 
 TRIES = 20  # of a write that lost a race for the next version
 
@@ -164,6 +166,13 @@ class SparkStore:
             chosen = version_at(name, found, version)
         return {"kind": "delta", "table": name, "version": int(chosen), "id": detail["id"]}
 
+    def join(
+        self, main: SparkTable, sides: Sequence[Side], id: str, policy: Literal["error", "inner"]
+    ) -> SparkTable:
+        tables = [main.identity(), *(side.table.identity() for side in sides)]
+        frame = join_frames(main, sides, id, policy)
+        return SparkTable(main.name, frame, {"kind": "join", "tables": tables})
+
     def check_target(self, name: str, key: str) -> str | None:
         place = Place(name)
         return self._local.check_target(name, key) if place.is_path else None
@@ -210,6 +219,11 @@ class SparkStore:
             if run_id == commit.run_id:
                 return version
         raise RunError(f"{name}: the version just written is not in its history")
+
+    def rows_written(self, name: str, version: int) -> int:
+        sql = f"DESCRIBE HISTORY {Place(name).absolute.sql}"
+        found = self.spark.sql(sql).where(col("version") == version).select("operationMetrics")
+        return int(found.collect()[0]["operationMetrics"].get("numOutputRows", 0))
 
     def _writers(self, name: str, limit: int) -> list[tuple[int, str | None]]:
         sql = f"DESCRIBE HISTORY {Place(name).absolute.sql} LIMIT {limit:d}"

@@ -171,10 +171,12 @@ def test_commits_name_run_and_fingerprint_and_versions_go_up_by_one(work: Work) 
         for name in ("out/rows", "out/rows_patches", "out/rows_history"):
             newest = work.delta(name).history(1)[0]
             assert newest["version"] == version
-            assert newest["redcal_run_id"] == run["run_id"]
-            assert newest["redcal_fingerprint"] == ledger["fingerprint"]
+            said = json.loads(newest["userMetadata"])
+            assert said["redcal_run_id"] == run["run_id"]
+            assert said["redcal_fingerprint"] == ledger["fingerprint"]
         assert work.delta("out/rows_runs").version() == 2 * version + 1  # started, finished
-        assert work.delta("out/rows_runs").history(1)[0]["redcal_run_id"] == run["run_id"]
+        said = json.loads(work.delta("out/rows_runs").history(1)[0]["userMetadata"])
+        assert said["redcal_run_id"] == run["run_id"]
     ids = [row["run_id"] for row in work.runs()]
     assert len(set(ids)) == 3
     assert len(set(work.table("out/rows_patches")["run_id"].to_pylist())) == 3

@@ -81,7 +81,7 @@ def nodes(frame: Any) -> int:
 def test_plans_do_not_grow_with_the_number_of_steps(
     spark: Any, scratch: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also with a rewrite after every step, each of which starts from what the last one wrote."""
+    """Also with rewrites, each of which starts from what the last one wrote."""
     sizes: list[int] = []
     whole = engine.collected
 
@@ -89,15 +89,20 @@ def test_plans_do_not_grow_with_the_number_of_steps(
         sizes.append(nodes(frame))
         return whole(frame)
 
+    def many(stored: engine.Stored) -> bool:
+        return len(stored.pending) >= 10
+
     monkeypatch.setattr(engine, "collected", watched)
-    monkeypatch.setattr(engine.Stored, "rewrite_pays", property(lambda self: bool(self.pending)))
+    monkeypatch.setattr(engine.Stored, "rewrite_pays", property(many))
     steps = Steps(spark, scratch)
+    written = nodes(steps.stored._blocks)
     steps.until(3)
-    after_3 = nodes(steps.stored._blocks), max(sizes)
+    after_3 = max(sizes)
     sizes.clear()
     steps.until(60)
-    assert steps.patches == 60
-    assert (nodes(steps.stored._blocks), max(sizes)) == after_3
+    assert len(sizes) >= 57 + 5
+    assert nodes(steps.stored._blocks) == written
+    assert max(sizes) <= after_3
     steps.close()
 
 

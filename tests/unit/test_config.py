@@ -177,7 +177,10 @@ ONE_PROBLEM = [
     # keys
     ("reconcile.eat=1", "reconcile.eat: unknown key; did you mean 'eta'?"),
     ("inputs=1", "inputs: unknown key; did you mean 'input'?"),
-    ("engine.colour=red", "engine.colour: unknown key; known here: name, threads"),
+    (
+        "engine.colour=red",
+        "engine.colour: unknown key; known here: name, threads, scratch, driver_budget",
+    ),
     ("input.label=", "input.label: must be text, got nothing"),
     # numbers
     ("reconcile.eta=1.5", "reconcile.eta: must be in (0, 1], got 1.5"),
@@ -648,7 +651,12 @@ def test_the_record_has_every_default(load: Load) -> None:
             "runs": "out/scores_runs",
             "suffix": "_reconciled",
         },
-        "engine": {"name": "auto", "threads": None},
+        "engine": {
+            "name": "auto",
+            "threads": None,
+            "scratch": None,
+            "driver_budget": 268_435_456,
+        },
     }
 
 

@@ -1,0 +1,134 @@
+"""A run's work on Spark: scans, passes and writes are Spark jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from redcal_spark.columns import Layout
+from redcal_spark.engines.base import Engine
+from redcal_spark.engines.spark import DRIVER_BUDGET, Scratch, SparkScan
+from redcal_spark.engines.spark_frames import layout_of, scan_frame
+from redcal_spark.errors import InputError, RunError
+from redcal_spark.history import Point
+from redcal_spark.pair import ReconciledPair
+from redcal_spark.reconciler import Reconciler
+from redcal_spark.splits import Split
+from redcal_spark.store.base import Commit, Table
+from redcal_spark.store.spark import SparkStore, SparkTable
+from redcal_spark.store.spark_join import id_problems
+
+
+class OnSpark:
+    """Tables are DataFrames, and so is the work."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        scratch: str | None = None,
+        driver_budget: int = DRIVER_BUDGET,
+        threads: int | None = None,
+    ):
+        self.store: Any = SparkStore(spark)  # also writes frames, which a Store need not
+        self._spark = spark
+        self._scratch = scratch
+        self._budget = driver_budget
+        self._threads = threads
+
+    def first(self, table: Table, columns: list[str]) -> pa.RecordBatch | None:
+        return _frame(table).first(columns)
+
+    def id_problems(self, table: Table, id: str) -> list[str]:
+        return id_problems(_frame(table).frame, id, table.name)
+
+    def scan(
+        self,
+        table: Table,
+        reconciler: Reconciler,
+        wanted: list[str],
+        split: Split | None,
+        progress: Callable[[int], Any],
+    ) -> ScannedOnSpark:
+        source = _frame(table)
+        layout = layout_of(source.frame, reconciler.columns, reconciler.n_classes, where=table.name)
+        scratch = Scratch(self._spark, self._scratch)
+        try:
+            found = scan_frame(
+                source.frame,
+                reconciler.scanner(layout, split),
+                scratch,
+                self._budget,
+                self._threads,
+            )
+            reconciler.check_gathered(found.gathered, table.name)
+        except PySparkException as err:
+            scratch.close()
+            raise source.explain(err) from err
+        except BaseException:
+            scratch.close()
+            raise
+        progress(found.gathered.rows)
+        return ScannedOnSpark(found, layout, reconciler, scratch)
+
+    def write_rows(
+        self,
+        table: Table,
+        pair: ReconciledPair,
+        target: str,
+        suffix: str,
+        skip: bool,
+        commit: Commit,
+        progress: Callable[[int], Any],
+        at_end: Callable[[], None],
+    ) -> tuple[int, int]:
+        """One job reads, maps and writes. Files that change meanwhile are noticed after it."""
+        source = _frame(table)
+        rows = pair.apply(source.frame, suffix=suffix, on_bad_rows="skip" if skip else "error")
+        at_end()
+        try:
+            version = self.store.write_frame(target, rows, "overwrite", commit)
+        except RunError as err:
+            raise _ours(err, table.name) from err
+        written = self.store.rows_written(target, version)
+        progress(written)
+        return version, written
+
+
+class ScannedOnSpark:
+    """The scan's counts, and its active rows: at the driver if they fit, else in scratch."""
+
+    def __init__(self, scan: SparkScan, layout: Layout, reconciler: Reconciler, scratch: Scratch):
+        self.gathered = scan.gathered
+        self.layout = layout
+        self._scan = scan
+        self._reconciler = reconciler
+        self._scratch = scratch
+
+    def engine(self) -> Engine | None:
+        return self._scan.engine(self._reconciler.fitting_rules(self.layout))
+
+    def histories(self, pair: ReconciledPair) -> dict[str, list[Point]]:
+        return self._scan.histories(pair.rules, pair.log)
+
+    def close(self) -> None:
+        self._scratch.close()
+
+
+def _frame(table: Table) -> SparkTable:
+    assert isinstance(table, SparkTable)
+    return table
+
+
+def _ours(err: RunError, name: str) -> Exception:
+    """A bad row that a worker refused comes back as text inside Spark's own error."""
+    text = str(err.__cause__ or err)
+    mark = "redcal_spark.errors.InputError: the data"
+    if mark not in text:
+        return err
+    lines = text.split(mark, 1)[1].splitlines()
+    kept = [lines[0], *(line for line in lines[1:] if line.startswith("  column"))]
+    return InputError(name + "\n".join(kept))
