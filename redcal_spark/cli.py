@@ -264,7 +264,8 @@ def _config(options: argparse.Namespace) -> Config:
 def _work(config: Config) -> Work:
     """Where tables are and computing is done."""
     engine, why = choose_engine(config)
-    log_line.info("engine %s: %s", engine, why)
+    level = logging.INFO if engine == "spark" else logging.DEBUG  # the usual goes without saying
+    log_line.log(level, "engine %s: %s", engine, why)
     if engine == "local":
         return InMemory(DeltaRsStore(), config.engine.threads)
     try:

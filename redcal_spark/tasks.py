@@ -47,6 +47,7 @@ class ScanTask:
     """The one scan of the table: counts, and the active rows of both splits as blocks."""
 
     scanner: Scanner
+    names: tuple[str, ...]  # of the columns, which travel without
     vectors: tuple[str, ...] = ()  # columns that hold Spark ML vectors
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -54,7 +55,8 @@ class ScanTask:
         active_bytes = 0
         packers = {"fit": Packer("fit"), "judge": Packer("judge")}
         for start, batch in numbered(batches):
-            found = self.scanner((start, dense_batch(batch, self.vectors)))
+            rows = dense_batch(batch.rename_columns(self.names), self.vectors)
+            found = self.scanner((start, rows))
             for name, part in (("fit", found.fit), ("judge", found.judge)):
                 for scan in part.scans:
                     active_bytes += scan.active.nbytes
@@ -168,16 +170,17 @@ class ApplyTask:
     layout: Layout
     rules: Rules
     log: tuple[Patch, ...]
-    names: OutputNames
+    names: tuple[str, ...]  # of the columns, which travel without
+    new: OutputNames
     skip: bool
     vectors: tuple[str, ...] = ()
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         for start, batch in numbered(batches):
             problems = Problems()
-            rows = dense_batch(batch, self.vectors)
+            rows = dense_batch(batch.rename_columns(self.names), self.vectors)
             found = extend(
-                rows, self.layout, self.rules, self.log, self.names, problems, start, self.skip
+                rows, self.layout, self.rules, self.log, self.new, problems, start, self.skip
             )
             if not self.skip:
                 problems.raise_if_any("the data")

@@ -259,6 +259,11 @@ def collected(frame: DataFrame) -> Iterator[tuple[str, Any]]:
         yield kind.as_py(), data.as_buffer()
 
 
+def nameless(frame: DataFrame) -> DataFrame:
+    """The columns by number: `mapInArrow` takes a dot in a name for a field of a struct."""
+    return frame.toDF(*[f"c{number}" for number in range(len(frame.columns))])
+
+
 class SparkScan:
     """The one scan of a DataFrame, and the engine that goes on from it."""
 
@@ -276,7 +281,8 @@ class SparkScan:
         self.scratch = scratch
         self.driver_budget = driver_budget
         self.threads = threads
-        self.written = scratch.write(frame.mapInArrow(ScanTask(scanner, vectors), DDL))
+        task = ScanTask(scanner, tuple(frame.columns), vectors)
+        self.written = scratch.write(nameless(frame).mapInArrow(task, DDL))
         self.gathered = Gathered.nothing(scanner.rules, scanner.layout.n_classes)
         self.bytes = 0
         for _, data in collected(self.written.where(col("kind") == "statistics")):

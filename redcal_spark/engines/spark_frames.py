@@ -13,7 +13,7 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from pyspark.sql.types import DataType, StructField, StructType, UserDefinedType
 
 from redcal_spark.columns import Columns, Layout, plan
-from redcal_spark.engines.spark import DRIVER_BUDGET, Scratch, SparkScan, ship_package
+from redcal_spark.engines.spark import DRIVER_BUDGET, Scratch, SparkScan, nameless, ship_package
 from redcal_spark.errors import InputError
 from redcal_spark.gather import Scanner
 from redcal_spark.kernel import Rules
@@ -137,6 +137,6 @@ def apply_to_frame(
         for field in list(new)[len(schema) :]
     ]
     ship_package(frame.sparkSession)
-    task = ApplyTask(layout, rules, tuple(log), names, skip, vectors(frame))
-    found = frame.mapInArrow(task, StructType([*frame.schema.fields, *added]))
+    task = ApplyTask(layout, rules, tuple(log), tuple(frame.columns), names, skip, vectors(frame))
+    found = nameless(frame).mapInArrow(task, StructType([*frame.schema.fields, *added]))
     return found, layout

@@ -72,9 +72,7 @@ def fit(spark: Any, scratch: str, budget: int = 0) -> None:
 
 
 @pytest.mark.parametrize("task", ["KeepTask", "AskTask"])
-def test_speculative_copies_of_a_task(
-    spark: Any, scratch: str, faults: Faults, task: str
-) -> None:
+def test_speculative_copies_of_a_task(spark: Any, scratch: str, faults: Faults, task: str) -> None:
     marker = faults(task, "slow")
     fit(spark, scratch)
     assert attempts(marker) >= 2

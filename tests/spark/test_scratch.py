@@ -35,9 +35,7 @@ def broken(*_: Any) -> Any:
     raise RunError("on purpose")
 
 
-def test_removed_after_a_failure(
-    spark: Any, scratch: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_removed_after_a_failure(spark: Any, scratch: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
 
     def after_a_step(self: Any) -> Any:
@@ -55,7 +53,7 @@ def test_removed_after_a_failed_task(
 ) -> None:
     def bad(*_: Any) -> Any:
         def run(batches: Any) -> Any:
-            yield from batches
+            yield from ()
             raise RuntimeError("on purpose")
 
         return run

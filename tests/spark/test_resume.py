@@ -1,0 +1,59 @@
+"""A run that goes on from a part of its log ends as if it had never stopped."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from redcal_spark.engines.spark import Scratch, Stored
+from redcal_spark.engines.spark_frames import layout_of, scan_frame
+from tests.contract.cases import expected, made, table
+from tests.helpers import log_of, prefix, quietly, reconciler
+
+CUTS = [
+    (("redcal", 2, 5), 2),  # inside a round
+    (("redcal", 2, 5), 4),  # at the end of one
+    (("dc_then_redcal", 10, 5), 2),  # inside the calibration everywhere
+    (("dc_then_redcal", 10, 5), 6),
+    (("reconcile", 2, 1), 3),
+    (("decision_calibration", 10, 1), 3),
+]
+
+
+def go_on(spark: Any, scratch: str, problem: tuple[str, int, int], cut: int, budget: int) -> Any:
+    log = log_of(expected(*problem).pair)
+    frame = spark.createDataFrame(table(made(*problem))).repartition(3)
+    with quietly():
+        model = reconciler(made(*problem))
+        layout = layout_of(frame, model.columns, model.n_classes)
+        place = Scratch(spark, scratch)
+        try:
+            scan = scan_frame(frame, model.scanner(layout), place, budget)
+            engine = scan.engine(model.fitting_rules(layout))
+            return model.fit_gathered(scan.gathered, layout, prefix(log[:cut]), engine=engine)
+        finally:
+            place.close()
+
+
+@pytest.mark.parametrize("budget", ["none", "events"])
+@pytest.mark.parametrize(("problem", "cut"), CUTS)
+def test_from_a_part_of_the_log(
+    spark: Any, scratch: str, problem: tuple[str, int, int], cut: int, budget: str
+) -> None:
+    size = 0 if budget == "none" else expected(*problem).active_bytes - 1
+    pair = go_on(spark, scratch, problem, cut, size)
+    assert log_of(pair) == log_of(expected(*problem).pair)
+    assert pair.status == expected(*problem).pair.status
+
+
+@pytest.mark.parametrize(
+    "problem", [("redcal", 2, 5), ("dc_then_redcal", 2, 5), ("reconcile", 2, 1)]
+)
+def test_rewriting_after_every_patch_changes_nothing(
+    spark: Any, scratch: str, problem: tuple[str, int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When to rewrite is decided by measured time, so that tests must force it."""
+    monkeypatch.setattr(Stored, "rewrite_pays", property(lambda self: bool(self.pending)))
+    pair = go_on(spark, scratch, problem, 0, 0)
+    assert log_of(pair) == log_of(expected(*problem).pair)

@@ -1,0 +1,118 @@
+"""The session helper: what it takes, what it says when it cannot, and that it is quiet."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from redcal_spark.errors import UsageError
+from redcal_spark.session import active_session, get_session, local_session
+from tests.helpers import refused
+
+ROOT = Path(__file__).parents[2]
+
+
+def script(text: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """A process of its own, for a session of its own."""
+    hidden = ("PYSPARK_PYTHON", "JAVA_HOME")
+    given = {key: value for key, value in os.environ.items() if key not in hidden}
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", text],
+        cwd=ROOT,
+        env=given | env,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def test_the_active_session_is_used_again(spark: Any) -> None:
+    assert active_session() is spark
+    assert get_session() is spark
+    assert get_session(master="local[7]") is spark
+
+
+def test_workers_run_this_python(spark: Any) -> None:
+    def look(batches: Any) -> Any:
+        import sys
+
+        import pyarrow as pa
+
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"python": [sys.executable]})
+
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable
+    assert spark.range(1, numPartitions=1).mapInArrow(look, "python string").collect() == [
+        (sys.executable,)
+    ]
+
+
+def test_delta_is_there(spark: Any, tmp_path: Path) -> None:
+    spark.range(3).write.format("delta").save(str(tmp_path / "t"))
+    assert spark.read.format("delta").load(str(tmp_path / "t")).count() == 3
+
+
+def test_no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    assert refused(UsageError, local_session) == (
+        "Spark needs Java 17 or later, and there is no `java` on PATH and no JAVA_HOME; "
+        "install one, or use --engine local, which needs neither Java nor Spark"
+    )
+
+
+@pytest.mark.spark
+def test_no_jars(tmp_path: Path) -> None:
+    """No cache of jars, and a repository that is an empty folder."""
+    (tmp_path / "ivysettings.xml").write_text(
+        '<ivysettings><settings defaultResolver="none"/><resolvers><filesystem name="none">'
+        f'<artifact pattern="{tmp_path}/[artifact]-[revision].[ext]"/>'
+        "</filesystem></resolvers></ivysettings>"
+    )
+    done = script(f"""
+from redcal_spark.errors import RunError
+from redcal_spark.session import local_session
+settings = {{"spark.jars.ivySettings": "{tmp_path}/ivysettings.xml"}}
+try:
+    local_session(**settings, **{{"spark.jars.ivy": "{tmp_path}/ivy"}})
+except RunError as err:
+    print(err)
+""")
+    assert done.stdout.strip() == (
+        "Spark could not fetch Delta's jars from its Maven repositories; set "
+        "spark.jars.repositories or spark.jars.ivySettings to a mirror that has "
+        "io.delta:delta-spark, or use --engine local, which needs no jars"
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.spark
+def test_a_whole_fit_is_quiet_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    done = script(
+        """
+import os, sys
+from redcal_spark.session import get_session
+from tests.contract.cases import made, table
+from tests.helpers import quietly, reconciler
+
+def main():
+    spark = get_session(master="local[2]")
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable
+    problem = made("redcal", 2, 1)
+    with quietly():
+        pair = reconciler(problem, driver_budget=0).fit(spark.createDataFrame(table(problem)))
+    print(len(pair.log), pair.status)
+    spark.stop()
+
+main()
+""",
+        TMPDIR=str(tmp_path),
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "4 converged\n", "")
+    left = [path.name for path in tmp_path.rglob("redcal*") if not path.name == "redcal-scratch"]
+    assert left == []
