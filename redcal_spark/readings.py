@@ -135,6 +135,9 @@ class _Reader:
         if form == "vector":
             grid = np.empty((self.n, self.d), np.int32)
             self._quantise(name, self._vectors(name, known.copy(), nulls=False), grid)
+            if self.layout.binary:  # a patch must keep f0 + f1 = 1, and labels decide patches
+                off = known & (grid.sum(axis=1, dtype=np.int64) != ONE) & self.valid
+                self._reject(name, "with a label that does not sum to 1", off)
             return grid, known
         if form == "name":
             classes = pa.array(self.layout.columns.classes, pa.string())

@@ -92,17 +92,20 @@ def _why(err: Exception, said: str) -> str:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[str]:
-    """Send what the JVM says on standard error to a file: it inherits ours when it starts."""
+    """Send what the JVM says to a file: it inherits our standard output and error at its start."""
     with tempfile.NamedTemporaryFile(
         "w", prefix="redcal-spark-", suffix=".log", delete=False
     ) as file:
-        sys.stderr.flush()
-        saved = os.dup(2)
-        os.dup2(file.fileno(), 2)
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        saved = {number: os.dup(number) for number in (1, 2)}
+        for number in saved:
+            os.dup2(file.fileno(), number)
         try:
             yield file.name
         finally:
-            os.dup2(saved, 2)
-            os.close(saved)
+            for number, own in saved.items():
+                os.dup2(own, number)
+                os.close(own)
             with contextlib.suppress(OSError):  # Windows keeps what is open
                 os.unlink(file.name)

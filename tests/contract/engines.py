@@ -57,7 +57,7 @@ class Spark:
         return frame.repartition(partitions, "part").drop("part")
 
     def _keys(self, partitions: int) -> Any:
-        """Keys that Spark's hash sends to partition 0, 1, ...: its shuffle is not ours to choose."""
+        """Keys that Spark's hash sends to partition 0, 1, ... in this order."""
         ids = self.session.range(0, 20 * partitions, 1, 1)
         sent = ids.selectExpr("id", f"pmod(hash(id), {partitions}) as part").toArrow()
         found = dict(zip(sent["part"].to_pylist(), sent["id"].to_pylist(), strict=True))

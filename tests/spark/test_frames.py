@@ -129,7 +129,7 @@ def test_such_a_type_in_a_column_that_is_read(frame: Any, scratch: str) -> None:
 
 @pytest.mark.parametrize("engine", ["spark", AS_THEY_ARE])
 def test_names_with_dots_backticks_and_spaces(spark: Any, scratch: str, engine: str) -> None:
-    names = {"model_1": "a.b", "model_2": "c`d e", "label": "y.`z`", "id": "i.d"}
+    names: dict[str, Any] = {"model_1": "a.b", "model_2": "c`d e", "label": "y.`z`", "id": "i.d"}
     rows = table(made(*PROBLEM))
     rows = rows.rename_columns([names[name] for name in rows.column_names])
     frame = spark.createDataFrame(rows)

@@ -127,8 +127,10 @@ class Steps:
     def until(self, count: int) -> None:
         while self.patches < count:
             phi = (1 - 2 * (self.patches % 2)) * 1_000
-            place: Any = (None, None, self.patches % 2, None, None)
-            patch = Patch(self.patches, None, "calibrate", 1, "l0", *place, 1, (phi, -phi))
+            place = {"loss": "l0", "action": self.patches % 2, "rows": 1, "phi": (phi, -phi)}
+            absent = dict.fromkeys(("round", "a1", "a2", "coordinate", "direction"))
+            given: dict[str, Any] = {"kind": "calibrate", "model": 1} | place | absent
+            patch = Patch(step=self.patches, **given)
             self.region.residuals(1)
             self.region.patch(patch)
             self.patches += 1

@@ -1,4 +1,4 @@
-"""Scratch: removed at the end, also after a failure; what a dead run left is removed by the next."""
+"""Scratch: removed at the end, also after a failure; the next run removes what a dead one left."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from redcal_spark.engines import scratch as places
 from redcal_spark.engines import spark as engine
 from redcal_spark.errors import RunError, UsageError
 from redcal_spark.packing import pack_block, unpack_block
+from redcal_spark.tasks import DDL
 from redcal_spark.tasks import SCHEMA as SCHEMA_OF_BLOCKS
 from tests.contract.cases import expected, made, table
 from tests.helpers import block_of, log_of, quietly, reconciler, refused
@@ -103,7 +104,7 @@ def test_a_schema_of_the_catalog(spark: Any, monkeypatch: pytest.MonkeyPatch) ->
     gone, kept = f"{of_pid(dead_pid())}_3", f"{of_pid(os.getppid())}_0"
     try:
         for name in (gone, kept):
-            spark.sql(f"CREATE TABLE {SCHEMA}.{name} ({engine.DDL}) USING parquet")
+            spark.sql(f"CREATE TABLE {SCHEMA}.{name} ({DDL}) USING parquet")
         for budget in (0, 2**28):
             assert log_of(fit(spark, SCHEMA, budget)) == log_of(expected(*PROBLEM).pair)
             assert tables(spark) == [kept]

@@ -114,5 +114,5 @@ main()
         TMPDIR=str(tmp_path),
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "4 converged\n", "")
-    left = [path.name for path in tmp_path.rglob("redcal*") if not path.name == "redcal-scratch"]
+    left = [path.name for path in tmp_path.rglob("redcal*") if path.name != "redcal-scratch"]
     assert left == []

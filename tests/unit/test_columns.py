@@ -348,3 +348,15 @@ def test_a_binary_column_and_two_columns_are_the_same_models() -> None:
     two = model.fit(np.stack([1 - p1, p1], 1), np.stack([1 - p2, p2], 1), problem.y)
     assert one.log == two.log
     assert (one.binary, two.binary) == (True, False)
+
+
+def test_labels_of_a_binary_pair_must_sum_to_one() -> None:
+    """Else a patch could break f0 + f1 = 1."""
+    made = Reconciler(losses={"l": [[0, 1], [1, 0]]}, alpha=0.1, eta=0.1)
+    scores = np.array([0.2, 0.8])
+    told = refused(
+        InputError,
+        lambda: made.fit(scores, 1 - scores, np.array([[0.5, 0.5], [0.9, 0.9]])),
+    )
+    assert "column 'label': 1 row with a label that does not sum to 1; first: row 1" in told
+    assert made.fit(scores, 1 - scores, np.array([[0.5, 0.5], [0.1, 0.9]])).status == "converged"
