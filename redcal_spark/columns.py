@@ -181,9 +181,12 @@ def _width_problems(
 ) -> list[str]:
     told = []
     one, two = widths
-    if forms.count("binary") == 1 and 2 not in (widths[1 - forms.index("binary")], None):
-        one, two = (one, two) if forms[0] != "binary" else (two, one)
-        told.append(f"one model has one column P(class 1), the other {one} classes")
+    if forms.count("binary") == 1:  # a patch keeps f0 + f1 = 1 for a pair of such columns only
+        other = widths[1 - forms.index("binary")]
+        classes = "an array" if other is None else f"{other} classes"
+        told.append(
+            f"one model has one column P(class 1), the other {classes}; give both in one form"
+        )
     elif one is not None and two is not None and one != two:
         told.append(f"the models have different numbers of classes: {one} and {two}")
     for source, width in zip((columns.model_1, columns.model_2), widths, strict=True):

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from redcal_spark.columns import Columns, Layout, plan
-from redcal_spark.errors import InputError, ModelFileError, RedcalError
+from redcal_spark.errors import InputError, ModelFileError, RedcalError, UsageError
 from redcal_spark.fixed_point import BITS
 from redcal_spark.kernel import Rules
 from redcal_spark.losses import LossFamily
@@ -65,6 +65,8 @@ class ReconciledPair:
         apply(scores_1, scores_2) come back as (new_1, new_2). Rows that no patch touched keep their
         scores to the bit.
         """
+        if on_bad_rows not in ("error", "skip"):
+            raise UsageError(f"on_bad_rows: must be 'error' or 'skip', got {on_bad_rows!r}")
         skip = on_bad_rows == "skip"
         if is_spark(data):
             return self._apply_to_frame(data, suffix, skip)
@@ -74,10 +76,10 @@ class ReconciledPair:
             return tuple(_to_numpy(table.column(name)) for name in names.scores)
         table = to_arrow(data, self.columns.names(label=False))
         extended = self._extended(table, suffix, skip)
-        if isinstance(data, pa.Table):
-            return extended
         if isinstance(data, pa.RecordBatch):
             return next(iter(extended.combine_chunks().to_batches()), _empty(extended.schema))
+        if isinstance(data, pa.Table) or not hasattr(data, "assign"):
+            return extended  # Arrow for Arrow, and for what only gives Arrow
         added = names.all(skip)
         new = extended.select(added).to_pandas()
         new.index = data.index
@@ -94,8 +96,7 @@ class ReconciledPair:
         return found
 
     def _extended(self, table: pa.Table, suffix: str, skip: bool) -> pa.Table:
-        first = next(iter(table.to_batches(max_chunksize=1)), None)
-        layout = plan(table.schema, self.columns, "the data", self.n_classes, first, labels=False)
+        layout = plan(table.schema, self.columns, "the data", self.n_classes, None, labels=False)
         self.check_layout(layout)
         problems = Problems()
         found, start = [], 0

@@ -42,7 +42,7 @@ class Parameters:
                 problems.append(f"{name}: must be in (0, 1], got {value!r}")
         if self.beta != "auto" and not _is_share(self.beta):
             problems.append(f"beta: must be 'auto' or in (0, 1], got {self.beta!r}")
-        if self.adaptive_beta not in (True, False):
+        if not isinstance(self.adaptive_beta, bool):
             problems.append(f"adaptive_beta: must be true or false, got {self.adaptive_beta!r}")
         if self.grid_bits is not None and not _is_count(self.grid_bits, 1, BITS):
             problems.append(

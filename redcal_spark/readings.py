@@ -136,8 +136,9 @@ class _Reader:
             grid = np.empty((self.n, self.d), np.int32)
             self._quantise(name, self._vectors(name, known.copy(), nulls=False), grid)
             if self.layout.binary:  # a patch must keep f0 + f1 = 1, and labels decide patches
-                off = known & (grid.sum(axis=1, dtype=np.int64) != ONE) & self.valid
-                self._reject(name, "with a label that does not sum to 1", off)
+                off = np.abs(grid.sum(axis=1, dtype=np.int64) - ONE) > SUM_TOLERANCE
+                self._reject(name, "with a label that does not sum to 1", off & known & self.valid)
+                grid[:, 0] = ONE - grid[:, 1]  # as for scores: float32 halves need not add up
             return grid, known
         if form == "name":
             classes = pa.array(self.layout.columns.classes, pa.string())
@@ -175,7 +176,6 @@ class _Reader:
         q[~inside] = 0
         fresh = np.zeros(self.n, np.bool_)
         fresh[part] = ~inside.all(axis=1)
-        fresh &= self.valid  # rows already refused, for a null say, are told once
         number = np.nan_to_num(values, nan=np.inf, posinf=np.inf, neginf=np.inf)
         endless = fresh & np.isinf(number).any(axis=1)
         self._reject(name, "with NaN or infinity", endless)

@@ -47,7 +47,7 @@ class Reconciler:
     losses: {name: costs} with costs an action x class matrix, or {name: {"costs", "actions"}}.
     algorithm: redcal, decision_calibration, reconcile or dc_then_redcal.
     alpha: the margin (in units of the loss rescaled to [0, 1]) above which a disagreement counts.
-    eta: the share of rows above which a disagreement event is patched.
+    eta: the share of rows from which on a disagreement event is patched.
     beta: the calibration tolerance, or "auto": about the sampling noise at this number of rows.
     model_1, model_2, label: the columns, where data has any. Scores are an array column, one column
     P(class 1), or a list of d columns; labels a class index, 0/1, a class name or an array.
@@ -102,6 +102,8 @@ class Reconciler:
         d = self.losses.n_classes
         if names is not None and d is not None and len(names) != d:
             raise UsageError(f"classes: {len(names)} names, but the losses have {d} classes")
+        if threads is not None and threads < 1:
+            raise UsageError(f"threads: must be 1 or more, got {threads}")
         if engine not in ("auto", "local", "spark"):
             raise UsageError(f"engine: must be 'auto', 'local' or 'spark', got {engine!r}")
         self.on_bad_rows = on_bad_rows

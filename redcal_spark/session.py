@@ -76,7 +76,7 @@ def _need_java() -> None:
 def _why(err: Exception, said: str) -> str:
     with open(said, encoding="utf-8", errors="replace") as file:
         text = file.read()
-    if "unresolved dependency" in text or "not found" in text:
+    if "unresolved dependency" in text or "download failed" in text:
         return (
             "Spark could not fetch Delta's jars from its Maven repositories; set "
             "spark.jars.repositories or spark.jars.ivySettings to a mirror that has "

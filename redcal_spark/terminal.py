@@ -22,6 +22,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from redcal_spark.fixed_point import exact
 from redcal_spark.ledger import RunRow
 from redcal_spark.losses import LossFamily
 from redcal_spark.metrics import Metrics
@@ -280,7 +281,7 @@ def _disagreements(
     if len(places) > LARGEST:
         shown.append(f"... and {len(places) - LARGEST} more pairs of actions")
     if eta is not None:
-        large = sum(events[a][b] >= eta * rows for a, b in places)
+        large = sum(events[a][b] >= exact(eta) * rows for a, b in places)
         shown.append(f"{large} of these events have a mass of {share(eta)} (eta) or more")
     return shown
 

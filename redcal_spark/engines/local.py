@@ -191,6 +191,7 @@ class LocalRegion:
             engine.totals += (self._measured() or self._before) - self._before
         if self._index is None:
             engine._settle()
+            engine._compact()
             return
         for piece in self._pieces:
             before = event_counts(piece.events, engine.rules.losses)

@@ -14,5 +14,7 @@ def work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Work:
     monkeypatch.chdir(tmp_path)
+    # other tests may have left a Spark session in this process, and `auto` would take it
+    monkeypatch.setattr("redcal_spark.work._in_spark", lambda: False)
     write(scores())
     return Work(tmp_path, capsys)

@@ -177,7 +177,7 @@ def test_the_same_numbers_for_any_number_of_threads_and_a_delta_input(work: Work
 
     work.ran("fit")
     first = numbers()
-    work.tree["engine"] = {"threads": 3}
+    work.tree["engine"] = {"name": "local", "threads": 3}
     work.ran("fit", "--force")
     assert numbers() == first
     write_deltalake("in/scores", scores())

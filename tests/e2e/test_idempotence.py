@@ -89,7 +89,7 @@ def test_what_a_variable_stands_for_counts(work: Work, monkeypatch: pytest.Monke
 
 
 def threads(work: Work) -> None:
-    work.tree["engine"] = {"name": "local", "threads": 1}
+    work.tree["engine"] = {"name": "auto", "threads": 1}
 
 
 def defaults(work: Work) -> None:

@@ -45,6 +45,7 @@ def test_converges_and_has_nothing_left_to_patch(
         },
         "reconcile": {"alpha": 0.005, "eta": 0.01},
         "output": {"table": "out/rows"},
+        "engine": {"name": "local"},
     }
     run = work.ran()
     assert run["patches"] > 0

@@ -66,6 +66,7 @@ class Work:
             "losses": LOSSES,
             "reconcile": {"alpha": 0.005, "eta": 0.01},
             "output": {"table": "out/rows"},
+            "engine": {"name": "local"},
         }
 
     def cli(self, *arguments: str) -> Told:

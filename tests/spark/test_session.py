@@ -21,8 +21,10 @@ def script(text: str, **env: str) -> subprocess.CompletedProcess[str]:
     """A process of its own, for a session of its own."""
     hidden = ("PYSPARK_PYTHON", "JAVA_HOME")
     given = {key: value for key, value in os.environ.items() if key not in hidden}
+    # PySpark does not close the pipe to a JVM that did not start
+    strict = ["-W", "error", "-W", "ignore::ResourceWarning"]
     return subprocess.run(
-        [sys.executable, "-W", "error", "-c", text],
+        [sys.executable, *strict, "-c", text],
         cwd=ROOT,
         env=given | env,
         capture_output=True,
