@@ -22,6 +22,7 @@ ONE = 1 << BITS
 MAX_CLASSES = 16_384
 MAX_ROWS = 1 << 37  # int64 sums of grid integers are exact below this
 
+_GROUP = 1_024
 _HALF = 13  # products of 26-bit and 13-bit integers can be added 2^14 times in float64
 
 
@@ -72,15 +73,18 @@ def grid_size(bound: Fraction) -> tuple[int, bool]:
 
 
 def sum_of_squares(x: npt.NDArray[Any]) -> int:
-    """The exact sum of squares of integers up to 2^26 in size, at most 2^27 of them.
+    """The exact sum of squares of integers up to 2^26 in size.
 
-    A square may have 52 bits, so that plain int64 overflows after 2^11 of them. With 13-bit halves
-    each of the three float64 dot products stays below 2^53.
+    A square may have 52 bits, so that int64 overflows after 2^11 of them: they are added up by the
+    1,024, and the rest is done with Python integers.
     """
-    flat = np.abs(x.reshape(-1)).astype(np.float64)
-    high = np.floor(flat * 2.0**-_HALF)
-    low = flat - high * 2.0**_HALF
-    return (int(high @ high) << 2 * _HALF) + (int(high @ low) << _HALF + 1) + int(low @ low)
+    flat = x.reshape(-1)
+    whole = len(flat) - len(flat) % _GROUP
+    squares = np.multiply(flat, flat, dtype=np.int64)
+    groups = squares[:whole].reshape(-1, _GROUP).sum(axis=1)
+    # of group sums below 2^62, halves of 31 bits can be added 2^32 times
+    high, low = int((groups >> 31).sum()), int((groups & (1 << 31) - 1).sum())
+    return (high << 31) + low + int(squares[whole:].sum())
 
 
 def split(weights: Ints) -> tuple[Floats, Floats]:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
-from redcal_spark.blocks import Block
-from redcal_spark.kernel import Index, Rows, Rules
+from redcal_spark.kernel import Index, Rows, Rules, Scan
 from redcal_spark.metrics import Totals, measure
 from redcal_spark.patches import Patch
 
@@ -41,7 +39,7 @@ def segments(log: Sequence[Patch], rows: int) -> list[list[Patch]]:
 
 def history(
     start: Totals,
-    active: Iterable[Block],
+    scans: Iterable[Scan],
     rules: Rules,
     log: Sequence[Patch],
     spread: Callable[..., Iterable[list[Totals]]] = map,
@@ -50,19 +48,21 @@ def history(
 
     spread: how blocks are spread over threads, as `map` with a function and items.
     """
-    blocks = list(active)
-    cut = segments(log, sum(block.rows for block in blocks))
-    found = spread(partial(changes, cut, rules), blocks)
-    return points(start, cut, added(found, len(cut)))
+    held = list(scans)
+    cut = segments(log, sum(scan.active.rows for scan in held))
+
+    def replayed(scan: Scan) -> list[Totals]:
+        return changes(cut, Rows(scan.active, rules, scan.own_classified()))
+
+    return points(start, cut, added(spread(replayed, held), len(cut)))
 
 
-def changes(cut: Sequence[Sequence[Patch]], rules: Rules, block: Block) -> list[Totals]:
-    """What every segment changed on a block.
+def changes(cut: Sequence[Sequence[Patch]], rows: Rows) -> list[Totals]:
+    """What every segment changed on some rows.
 
     Only the rows that a segment may touch are measured, before and after it: a round's event, or
     all rows of a calibration everywhere.
     """
-    rows = Rows(block, rules)
     return [_advance(segment, rows) for segment in cut]
 
 

@@ -309,6 +309,11 @@ class Scan:
     active: Block
     classified: Classified
 
+    def own_classified(self) -> Classified:
+        """A copy that patches may change."""
+        actions, events = self.classified
+        return [a.copy() for a in actions], events.copy()
+
 
 def scan(
     block: Block, rules: Rules, everywhere: bool = False, known: Classified | None = None

@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 
 from redcal_spark.blocks import Block, label_rows
-from redcal_spark.fixed_point import BITS, ONE, Floats, Grid, Ints, sum_of_squares
+from redcal_spark.fixed_point import BITS, ONE, Grid, Ints, sum_of_squares
 from redcal_spark.kernel import Classified, Rules, chunks, classify, event_counts, respond
 from redcal_spark.losses import LossFamily
 from redcal_spark.statistics import cell_label_sums, cell_score_sums
@@ -101,12 +101,12 @@ def brier_sum(f: Grid, y: Grid) -> int:
     """The exact sum of squared errors in units of 2^-52."""
     total = 0
     for part in chunks(len(f), 4 * f.shape[1]):
-        error: Floats = f[part].astype(np.float64)
         if y.ndim == 2:
-            error -= y[part]
-        else:
-            error[np.arange(len(error)), y[part]] -= ONE
-        total += sum_of_squares(error)
+            total += sum_of_squares(f[part] - y[part])
+        else:  # (f - ONE)^2 = f^2 - 2 ONE f + ONE^2 where the label is, f^2 elsewhere
+            hit = int(f[np.arange(part.start, part.stop), y[part]].sum(dtype=np.int64))
+            rows = part.stop - part.start
+            total += sum_of_squares(f[part]) - 2 * ONE * hit + rows * ONE * ONE
     return total
 
 

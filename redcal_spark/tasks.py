@@ -156,7 +156,7 @@ class HistoryTask:
         for batch in batches:
             kinds = batch.column(batch.schema.get_field_index("kind")).to_pylist()
             for kind, packed in zip(kinds, cells([batch]), strict=True):
-                found = changes(self.segments, self.rules, unpack_block(packed))
+                found = changes(self.segments, Rows(unpack_block(packed), self.rules))
                 known = total.setdefault(kind, [None] * len(found))
                 total[kind] = added([[t for t in known if t is not None], found], len(found))
         for kind, summed in total.items():

@@ -171,7 +171,7 @@ class _ScannedHere:
     def histories(self, pair: ReconciledPair) -> dict[str, list[Point]]:
         parts = {"fit": self.gathered.fit, "judge": self.gathered.judge}
         return {
-            name: history(part.totals, part.active, pair.rules, pair.log, self._spread)
+            name: history(part.totals, part.scans, pair.rules, pair.log, self._spread)
             for name, part in parts.items()
             if part.rows
         }

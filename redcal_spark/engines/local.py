@@ -10,7 +10,6 @@ import numpy as np
 from redcal_spark.events import Disagreement
 from redcal_spark.fixed_point import Ints
 from redcal_spark.kernel import (
-    Classified,
     Index,
     Rows,
     Rules,
@@ -55,7 +54,12 @@ class LocalEngine:
         self.rules = rules
         self.rows = rows
         self._threads = threads
-        self._parts = [Rows(s.active, rules, _own(s, rules)) for s in scans if s.active.rows]
+        wanted = bool(len(rules.losses))  # Reconcile looks at scores alone
+        self._parts = [
+            Rows(s.active, rules, s.own_classified() if wanted else None)
+            for s in scans
+            if s.active.rows
+        ]
         self._counts: list[Ints] = []
         self._count()
         self._gaps: GapSums | None = None
@@ -205,14 +209,6 @@ class LocalRegion:
                 part.release()
                 start += len(rows)
         engine._compact()
-
-
-def _own(scan: Scan, rules: Rules) -> Classified | None:
-    """A copy that patches may change. Reconcile looks at scores alone and needs none."""
-    if not len(rules.losses):
-        return None
-    actions, events = scan.classified
-    return [a.copy() for a in actions], events.copy()
 
 
 def _total(found: Sequence[T]) -> T:

@@ -316,7 +316,7 @@ class SparkScan:
         if self.bytes <= self.driver_budget:
             spread = partial(ordered, threads=self.threads)
             return {
-                name: history(part.totals, part.active, rules, log, spread)
+                name: history(part.totals, part.scans, rules, log, spread)
                 for name, part in parts.items()
                 if part.rows
             }

@@ -227,8 +227,7 @@ def test_two_models_of_different_width() -> None:
     assert refused(InputError, lambda: model.fit(one, np.array(three), LABELS)) == expected
     assert message(table(model_2=three)) == expected
     assert message(table(model_1=[0.5] * 5, model_2=three)) == (
-        "the data: one model has one column P(class 1), the other 3 classes; "
-        "give both in one form"
+        "the data: one model has one column P(class 1), the other 3 classes; give both in one form"
     )
 
 

@@ -91,7 +91,7 @@ def points_of(problem: Problem, sizes: list[int], threads: int = 1) -> list[Poin
     model, found, layout = gathered(problem, sizes, threads)
     rules = model.rules(layout.binary)
     spread = partial(ordered, threads=threads)
-    return history(found.fit.totals, found.fit.active, rules, pair.log, spread)
+    return history(found.fit.totals, found.fit.scans, rules, pair.log, spread)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
