@@ -15,6 +15,7 @@ from typing import Any
 from redcal_spark.columns import Columns, Layout, ScoreColumns, plan
 from redcal_spark.config import Config
 from redcal_spark.errors import InputError, RedcalError, RunError, UsageError
+from redcal_spark.history import Point
 from redcal_spark.ledger import Ledger, RunRow, config_digest, fingerprint
 from redcal_spark.metrics import Metrics, Totals
 from redcal_spark.outcome import Listener, Outcome, summary
@@ -47,6 +48,8 @@ class Job:
         self.split = split_of(config.input)
         self.skip = config.input.on_bad_rows == "skip"
         self._timings: dict[str, float] = {}
+        self._seen: list[Point] = []  # of the fitting rows, at the ends of rounds
+        self._steps = 0
 
     # --- what is there --------------------------------------------------------------------------
 
@@ -203,15 +206,16 @@ class Job:
 
     def _finish(self, row: RunRow, scanned: Scanned, identity: Any, apply: bool) -> Outcome:
         with self._phase("fit"):
+            self._seen = [Point(0, 0, scanned.gathered.fit.totals)]
             pair = self.reconciler.fit_gathered(
                 scanned.gathered,
                 scanned.layout,
-                on_patch=self.listener.patch,
+                on_patch=self._patch,
                 on_round=self._round,
                 engine=scanned.engine(),
             )
         with self._phase("judge"):
-            histories = scanned.histories(pair)
+            histories = scanned.histories(pair, self._all_seen(pair.log))
         written = {}
         with self._phase("write"):
             for name, schema, table in (
@@ -355,9 +359,21 @@ class Job:
 
     # --- telling --------------------------------------------------------------------------------
 
+    def _patch(self, patch: Patch) -> None:
+        self._steps = patch.step + 1
+        self.listener.patch(patch)
+
     def _round(self, first: Patch, totals: Totals | None) -> None:
-        metrics = None if totals is None else Metrics(totals, self.reconciler.losses)
+        metrics = None
+        if totals is not None:
+            metrics = Metrics(totals, self.reconciler.losses)
+            self._seen.append(Point(self._steps, len(self._seen), totals))
         self.listener.round(first, metrics)
+
+    def _all_seen(self, log: PatchLog) -> list[Point] | None:
+        """The points of the fitting rows, if all were taken: rounds only, each measured."""
+        rounds_only = all(patch.round is not None for patch in log)
+        return self._seen if rounds_only and len(self._seen) == 1 + log.rounds else None
 
     @contextmanager
     def _phase(self, name: str, rows: int | None = None) -> Iterator[None]:

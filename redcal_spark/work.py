@@ -40,8 +40,11 @@ class Scanned(Protocol):
         """Where the active rows are; None: in `gathered`."""
         ...
 
-    def histories(self, pair: ReconciledPair) -> dict[str, list[Point]]:
-        """The one pass after the fit, over the active rows of both splits."""
+    def histories(self, pair: ReconciledPair, seen: list[Point] | None) -> dict[str, list[Point]]:
+        """The one pass after the fit, over the active rows of both splits.
+
+        seen: the points of the fitting rows, where they were all measured during the fit.
+        """
         ...
 
     def close(self) -> None: ...
@@ -168,13 +171,12 @@ class _ScannedHere:
     def engine(self) -> Engine | None:
         return None
 
-    def histories(self, pair: ReconciledPair) -> dict[str, list[Point]]:
-        parts = {"fit": self.gathered.fit, "judge": self.gathered.judge}
-        return {
-            name: history(part.totals, part.scans, pair.rules, pair.log, self._spread)
-            for name, part in parts.items()
-            if part.rows
-        }
+    def histories(self, pair: ReconciledPair, seen: list[Point] | None) -> dict[str, list[Point]]:
+        found = {} if seen is None else {"fit": seen}
+        for name, part in (("fit", self.gathered.fit), ("judge", self.gathered.judge)):
+            if part.rows and name not in found:
+                found[name] = history(part.totals, part.scans, pair.rules, pair.log, self._spread)
+        return found
 
     def close(self) -> None:
         pass

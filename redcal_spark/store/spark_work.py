@@ -111,7 +111,7 @@ class ScannedOnSpark:
     def engine(self) -> Engine | None:
         return self._scan.engine(self._reconciler.fitting_rules(self.layout))
 
-    def histories(self, pair: ReconciledPair) -> dict[str, list[Point]]:
+    def histories(self, pair: ReconciledPair, seen: list[Point] | None) -> dict[str, list[Point]]:
         return self._scan.histories(pair.rules, pair.log)
 
     def close(self) -> None:
