@@ -13,7 +13,7 @@ BASE = [
     # PySpark 4.2 warns on pandas 3.
     "pandas>=2.2,<3",
     "deltalake>=1.0",
-    "pydantic>=2.6,<3",
+    "pydantic>=2.10,<3",
     "PyYAML>=6",
     "rich>=13",
     "threadpoolctl>=3.2",
@@ -35,6 +35,7 @@ CONNECT = [
 DEV = [
     *CONNECT,
     "hypothesis>=6.100",
+    "jsonschema>=4.20",
     "mypy>=1.13",
     "pandas-stubs>=2.2,<3",
     "pre-commit>=3.7",

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -878,7 +879,6 @@ def test_config_files_name_the_schema() -> None:
 
 
 def test_the_schema_takes_and_refuses_what_we_do(load: Load) -> None:
-    jsonschema = pytest.importorskip("jsonschema")
     schema = json.loads((CONF / "schema.json").read_text())
     validator = jsonschema.Draft202012Validator(schema)
     validator.check_schema(schema)
