@@ -6,6 +6,7 @@ import argparse
 import json
 import logging
 import os
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -221,13 +222,14 @@ def demo(options: argparse.Namespace) -> int:
     options.config, options.set, options.engine = str(config), [], None
     code = run(options)
     if not options.quiet and not options.json:
+        called = "redcal" if shutil.which("redcal") else os.path.relpath(sys.argv[0])
         print("\nTry next:")
         for command, why in (
-            (f"redcal log -c {config}", "what was patched"),
-            (f"redcal audit -c {config}", "the models before"),
-            (f"redcal run -c {config} --set reconcile.eta=0.002", "go further"),
+            (f"{called} log -c {config}", "what was patched"),
+            (f"{called} audit -c {config}", "the models before"),
+            (f"{called} run -c {config} --set reconcile.eta=0.002", "go further"),
         ):
-            print(f"  {command:<55} # {why}")
+            print(f"  {command:<{50 + len(called)}} # {why}")
     return code
 
 

@@ -19,7 +19,7 @@ from tests.contract.engines import Spark, check
 from tests.helpers import quietly, reconciler, refused
 from tests.spark.faulty import Fault, Faults, attempts
 
-PROBLEM = ("redcal", 10, 5)
+PROBLEM = ("redcal", 2, 1)
 MISSING = ("redcal_spark", "pandas", "threadpoolctl", "deltalake", "pydantic", "yaml", "rich")
 
 

@@ -10,13 +10,20 @@ from tests.contract.cases import expected, made, table
 from tests.contract.engines import Spark, check
 from tests.spark.faulty import Fault, Faults, attempts
 
-PROBLEM = ("redcal", 10, 5)
+PROBLEM = ("redcal", 2, 1)
 
 
-@pytest.mark.parametrize("fault", ["raise", "kill worker"])
-@pytest.mark.parametrize(("task", "number"), [("ScanTask", 0), ("KeepTask", 1), ("AskTask", 2)])
+@pytest.mark.parametrize(
+    ("task", "number", "fault"),
+    [
+        ("ScanTask", 0, "raise"),
+        ("KeepTask", 1, "kill worker"),
+        ("AskTask", 2, "raise"),
+        ("AskTask", 2, "kill worker"),
+    ],
+)
 def test_a_task_that_fails_once(
-    spark: Any, scratch: str, faults: Faults, fault: Fault, task: str, number: int
+    spark: Any, scratch: str, faults: Faults, task: str, number: int, fault: Fault
 ) -> None:
     """It has given rows back before it fails, and these must not count."""
     marker = faults(task, fault, number)

@@ -22,7 +22,7 @@ from redcal_spark.tasks import SCHEMA as SCHEMA_OF_BLOCKS
 from tests.contract.cases import expected, made, table
 from tests.helpers import block_of, log_of, quietly, reconciler, refused
 
-PROBLEM = ("redcal", 10, 5)
+PROBLEM = ("redcal", 2, 1)
 SCHEMA = "redcal_scratch_db"
 
 
