@@ -71,7 +71,7 @@ class Scanner:
     everywhere: bool
     split: Split | None = None
 
-    def __call__(self, item: tuple[int, pa.RecordBatch]) -> Gathered:
+    def __call__(self, item: tuple[int | None, pa.RecordBatch]) -> Gathered:
         start, batch = item
         found = Gathered.nothing(self.rules, self.layout.n_classes)
         reading = read(batch, self.layout, found.problems, start)

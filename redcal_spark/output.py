@@ -92,7 +92,7 @@ def extend(
     log: Sequence[Patch],
     names: OutputNames,
     problems: Problems,
-    start: int = 0,
+    start: int | None = 0,
     skip: bool = False,
 ) -> pa.RecordBatch:
     """The batch with new columns: scores, per loss the actions before and after, and `touched`.

@@ -85,8 +85,10 @@ class Reading:
         return self.valid & self.labelled
 
 
-def read(batch: pa.RecordBatch, layout: Layout, problems: Problems, start: int = 0) -> Reading:
-    """A batch as rows on the grid. `start`: the number of its first row, for messages."""
+def read(
+    batch: pa.RecordBatch, layout: Layout, problems: Problems, start: int | None = 0
+) -> Reading:
+    """A batch as rows on the grid. `start`: the number of its first row, if known, for messages."""
     reader = _Reader(batch, layout, problems, start)
     f1, f2 = reader.scores(1), reader.scores(2)
     y, labelled = reader.labels()
@@ -94,7 +96,9 @@ def read(batch: pa.RecordBatch, layout: Layout, problems: Problems, start: int =
 
 
 class _Reader:
-    def __init__(self, batch: pa.RecordBatch, layout: Layout, problems: Problems, start: int):
+    def __init__(
+        self, batch: pa.RecordBatch, layout: Layout, problems: Problems, start: int | None
+    ):
         self.batch, self.layout, self.problems, self.start = batch, layout, problems, start
         self.n, self.d = batch.num_rows, layout.n_classes
         self.valid = np.ones(self.n, np.bool_)
@@ -223,7 +227,7 @@ class _Reader:
         id = self.layout.columns.id
         if id is not None and (value := self.batch.column(id)[i].as_py()) is not None:
             return f"id {value!r}"
-        return f"row {self.start + i}"
+        return "a row" if self.start is None else f"row {self.start + i}"
 
     def _shown(self, name: str, i: int) -> str:
         value = self.batch.column(name)[i].as_py()

@@ -124,7 +124,9 @@ class Reconciler:
         if is_spark(data) and self.engine != "local":
             return self._fit_frame(data)
         if is_spark(data):
-            data = data.select(*self.columns.names(label=True)).toArrow()
+            from redcal_spark.engines.spark_frames import table_of
+
+            data = table_of(data, self.columns.names(label=True))
         if model_2 is not None:
             if labels is None:
                 raise UsageError("fit: labels are missing: fit(scores_1, scores_2, labels)")
@@ -142,7 +144,8 @@ class Reconciler:
         from redcal_spark.engines.spark import Scratch
         from redcal_spark.engines.spark_frames import layout_of, scan_frame
 
-        log.info("engine spark: the data is a Spark DataFrame")
+        why = "the data is a Spark DataFrame" if self.engine == "auto" else "it was asked for"
+        log.info("engine spark: %s", why)
         layout = layout_of(frame, self.columns, self.n_classes)
         scratch = Scratch(frame.sparkSession, self.scratch)
         try:

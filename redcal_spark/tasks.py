@@ -17,7 +17,7 @@ from redcal_spark.blocks import Block
 from redcal_spark.columns import Layout
 from redcal_spark.events import Disagreement
 from redcal_spark.fixed_point import Ints
-from redcal_spark.gather import Gathered, Scanner, numbered
+from redcal_spark.gather import Gathered, Scanner
 from redcal_spark.history import added, changes
 from redcal_spark.kernel import Rows, Rules, event_counts, in_some_event
 from redcal_spark.metrics import Totals
@@ -54,9 +54,9 @@ class ScanTask:
         total = Gathered.nothing(self.scanner.rules, self.scanner.layout.n_classes)
         active_bytes = 0
         packers = {"fit": Packer("fit"), "judge": Packer("judge")}
-        for start, batch in numbered(batches):
+        for batch in batches:  # a task cannot know the numbers of its rows
             rows = dense_batch(batch.rename_columns(self.names), self.vectors)
-            found = self.scanner((start, rows))
+            found = self.scanner((None, rows))
             for name, part in (("fit", found.fit), ("judge", found.judge)):
                 for scan in part.scans:
                     active_bytes += scan.active.nbytes
@@ -176,11 +176,11 @@ class ApplyTask:
     vectors: tuple[str, ...] = ()
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        for start, batch in numbered(batches):
+        for batch in batches:  # a task cannot know the numbers of its rows
             problems = Problems()
             rows = dense_batch(batch.rename_columns(self.names), self.vectors)
             found = extend(
-                rows, self.layout, self.rules, self.log, self.new, problems, start, self.skip
+                rows, self.layout, self.rules, self.log, self.new, problems, None, self.skip
             )
             if not self.skip:
                 problems.raise_if_any("the data")
