@@ -219,10 +219,11 @@ def demo(options: argparse.Namespace) -> int:
             told = f"writing {options.rows:,} patients scored by two models to {table}"
             print(told, file=sys.stderr)
         store.write(table, SCHEMA, patients(options.rows), "overwrite", commit)
-    options.config, options.set, options.engine = str(config), [], None
+    options.config, options.set, options.engine = str(config), [], "local"
     code = run(options)
     if not options.quiet and not options.json:
-        called = "redcal" if shutil.which("redcal") else os.path.relpath(sys.argv[0])
+        hidden = Path(sys.argv[0]).name == "redcal" and shutil.which("redcal") is None
+        called = os.path.relpath(sys.argv[0]) if hidden else "redcal"
         print("\nTry next:")
         for command, why in (
             (f"{called} log -c {config}", "what was patched"),
