@@ -185,18 +185,23 @@ class LocalRegion:
             piece.shift(patch.model, rows, patch.shift)
 
     def _measured(self) -> Totals | None:
+        """The totals of the rows, whose events are up to date."""
         if self._engine.totals is None:
             return None
-        return _total([measure(piece.current(), piece.rules) for piece in self._pieces])
+        return _total([measure(p.current(), p.rules, (p.actions, p.events)) for p in self._pieces])
 
     def close(self) -> None:
         engine = self._engine
-        if engine.totals is not None and self._before is not None:
-            engine.totals += (self._measured() or self._before) - self._before
         if self._index is None:
             engine._settle()
-            engine._compact()
-            return
+        else:
+            self._put_back(self._index)
+        if engine.totals is not None and self._before is not None:
+            engine.totals += (self._measured() or self._before) - self._before
+        engine._compact()
+
+    def _put_back(self, index: list[Index]) -> None:
+        engine = self._engine
         for piece in self._pieces:
             before = event_counts(piece.events, engine.rules.losses)
             _, piece.events = classify(piece.current(), engine.rules)
@@ -204,11 +209,10 @@ class LocalRegion:
             for count, old, new in zip(engine._counts, before, after, strict=True):
                 count += new - old
             start = 0
-            for part, rows in zip(engine._parts, self._index, strict=True):
+            for part, rows in zip(engine._parts, index, strict=True):
                 part.put(rows, piece, slice(start, start + len(rows)))
                 part.release()
                 start += len(rows)
-        engine._compact()
 
 
 def _total(found: Sequence[T]) -> T:
