@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 
 CONDITIONS = ("nothing_serious", "infection", "heart_failure", "pneumonia", "sepsis")
-ACTIONS = ("send_home", "observe", "admit")
 ROWS = 200_000
 SEED = 20_240
 

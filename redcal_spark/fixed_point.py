@@ -31,9 +31,9 @@ def exact(x: float) -> Fraction:
     return Fraction(repr(float(x)))
 
 
-def to_grid(p: npt.NDArray[Any]) -> Floats:
+def to_grid(p: npt.NDArray[Any], out: Floats | None = None) -> Floats:
     """p in units of 2^-26, rounded half to even, still float64: NaN and infinity survive."""
-    q: Floats = np.multiply(p, float(ONE), dtype=np.float64)
+    q: Floats = np.multiply(p, float(ONE), out=out, dtype=np.float64)
     np.rint(q, out=q)
     return q
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from redcal_spark.columns import Columns, Layout, plan
 from redcal_spark.errors import InputError, ModelFileError, RedcalError, UsageError
-from redcal_spark.fixed_point import BITS
+from redcal_spark.fixed_point import BITS, exact
 from redcal_spark.kernel import Rules
 from redcal_spark.losses import LossFamily
 from redcal_spark.output import OutputNames, extend
@@ -285,8 +285,7 @@ def is_spark(data: Any) -> bool:
 
 def rules_of(parameters: Parameters, losses: LossFamily, binary: bool) -> Rules:
     """Thresholds as integers. Reconcile's alpha is of probability: its events count any margin."""
-    resolved = parameters.resolve(1, losses.n_classes or 2)
-    alpha = resolved.alpha or Fraction(0)
+    alpha = Fraction(0) if parameters.alpha is None else exact(parameters.alpha)
     scores_only = parameters.algorithm == "reconcile"
     margin = Fraction(0) if scores_only else alpha
     thresholds = tuple(loss.threshold(margin) for loss in losses.losses)

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from redcal_spark.blocks import Block
 from redcal_spark.columns import Layout
 from redcal_spark.errors import InputError
-from redcal_spark.fixed_point import ONE, Floats, Grid
+from redcal_spark.fixed_point import ONE, Floats, Grid, on_grid, to_grid
 
 Mask = npt.NDArray[np.bool_]
 
@@ -167,9 +167,8 @@ class _Reader:
             part = slice(start, min(start + rows, self.n))
             q = buffer[: part.stop - start]
             with np.errstate(over="ignore"):  # 1e308 is told as outside [0, 1]
-                np.multiply(values[part], float(ONE), out=q)
-            np.rint(q, out=q)
-            if not (q.min() >= 0 and q.max() <= ONE):
+                to_grid(values[part], out=q)
+            if not on_grid(q):
                 self._reject_values(name, values, q, part)
             grid[part] = q
             off[part] = np.abs(q @ ones - ONE) > SUM_TOLERANCE
