@@ -160,8 +160,13 @@ class LossGroup:
         return self.weights.astype(np.float64) - 2.0 ** (self.bits - 1)
 
     @cached_property
-    def _ones(self) -> Floats:
-        return np.ones(self.weights.shape[1])
+    def _centred_and_sum(self) -> Floats:
+        return np.vstack([self.centred, np.ones(self.weights.shape[1])])
+
+    @property
+    def height(self) -> int:
+        """Numbers a row that `scores` needs memory for."""
+        return len(self.weights) + 1
 
     @cached_property
     def halves(self) -> tuple[Floats, Floats]:
@@ -171,13 +176,15 @@ class LossGroup:
         """Scores of rows f (n x d, grid values) as (K, losses, n): exact, shifted alike per row.
 
         One float64 product is exact while |score| stays below 2^52, so that gaps stay below 2^53:
-        that holds for rows that sum to about 1, whatever is in them. Other rows take the long way.
+        that holds for rows that sum to about 1, whatever is in them. Their sums come out of the
+        same product, as its last line. Other rows take the long way.
         """
         shape = (self.n_actions, len(self.index), len(f))
         if len(f) == 0:
             return np.empty(shape)
-        if float((f @ self._ones).max()) <= 2.0 ** (53 - self.bits):
-            return np.dot(self.centred, f.T, out=out).reshape(shape)
+        product = np.dot(self._centred_and_sum, f.T, out=out)
+        if float(product[-1].max()) <= 2.0 ** (53 - self.bits):
+            return product[:-1].reshape(shape)
         high, low = self.halves
         return join(np.dot(high, f.T), np.dot(low, f.T)).reshape(shape)
 
@@ -288,16 +295,12 @@ def cheapest(scores: Scores, action_type: npt.DTypeLike) -> Actions:
 def best_response(scores: Scores, action_type: npt.DTypeLike) -> tuple[Actions, Scores]:
     """The cheapest action, the lowest index on ties, and its score, along the first axis.
 
-    A later action wins only where it is strictly cheaper, and indices grow, so the maximum of the
-    winners is the last winner: branch-free, five times quicker than numpy's argmin on a chunk.
+    The best score's holders get K, K - 1, ..., 1, and the largest of these is the first holder.
+    Five passes over whole arrays, five times quicker than numpy's argmin on a chunk; a loop over
+    actions makes many short calls, whose lock two threads would pass to and fro.
     """
-    best = scores[0].copy()
-    action = np.zeros(best.shape, action_type)
-    cheaper = np.empty(best.shape, np.bool_)
-    winner = np.empty_like(action)
-    for a in range(1, len(scores)):
-        np.less(scores[a], best, out=cheaper)
-        np.minimum(scores[a], best, out=best)
-        np.multiply(cheaper, action.dtype.type(a), out=winner)
-        np.maximum(action, winner, out=action)
-    return action, best
+    k = len(scores)
+    best = np.minimum.reduce(scores, axis=0)
+    rank = np.arange(k, 0, -1, dtype=action_type).reshape(k, *(1 for _ in best.shape))
+    highest = np.maximum.reduce(np.equal(scores, best) * rank, axis=0)
+    return np.subtract(highest.dtype.type(k), highest, out=highest), best

@@ -145,7 +145,7 @@ def threads(sizes: Sizes) -> Result:
             "roots 1": lambda: list(ordered(roots, range(4), 1)),
             "roots 2": lambda: list(ordered(roots, range(4), 2)),
         },
-        3 * sizes.repeats,
+        9 * sizes.repeats,
     )
     return Result(
         [
