@@ -264,32 +264,32 @@ def classify(block: Block, rules: Rules) -> Classified:
     with _Buffers.borrowed() as buffers:
         for part in chunks(block.rows, losses.n_cells):
             rows = buffers.rows(block.f1[part], block.f2[part])
-            one, two = slice(0, len(rows) // 2), slice(len(rows) // 2, len(rows))
             for group in losses.groups:
                 scores = group.scores(rows, buffers.scores(group, len(rows)))
                 found, best = best_response(scores, losses.action_type)
                 for i, place in enumerate(group.index):
-                    a1, a2 = found[i, one], found[i, two]
-                    actions[0][place, part], actions[1][place, part] = a1, a2
+                    actions[0][place, part], actions[1][place, part] = found[i].reshape(2, -1)
                     hit, code = _disagreements(
-                        (a1, scores[:, i, one], best[i, one]),
-                        (a2, scores[:, i, two], best[i, two]),
-                        rules.thresholds[place],
+                        found[i], scores[:, i], best[i], rules.thresholds[place]
                     )
                     events[place, part.start + hit] = code
     return actions, events
 
 
 def _disagreements(
-    one: tuple[Actions, Scores, Scores], two: tuple[Actions, Scores, Scores], threshold: int
+    actions: Actions, scores: Scores, best: Scores, threshold: int
 ) -> tuple[Index, Index]:
-    """Rows in some event, and which: a1 * K + a2. Only rows whose actions differ are looked at."""
-    (a1, scores1, best1), (a2, scores2, best2) = one, two
-    differ = np.flatnonzero(a1 != a2)
-    b1, b2 = a1[differ].astype(np.intp), a2[differ].astype(np.intp)
-    sure = scores1[b2, differ] - best1.take(differ) > threshold
-    sure |= scores2[b1, differ] - best2.take(differ) > threshold
-    return differ[sure], (b1 * len(scores1) + b2)[sure]
+    """Rows in some event, and which: a1 * K + a2. Only rows whose actions differ are looked at.
+
+    The arguments hold the rows of model 1, then those of model 2.
+    """
+    rows = len(actions) // 2
+    differ = np.flatnonzero(actions[:rows] != actions[rows:])
+    both = np.concatenate([differ, differ + rows])
+    a1, a2 = actions.take(both).astype(np.intp).reshape(2, -1)
+    gap = scores[np.concatenate([a2, a1]), both] - best.take(both)
+    sure = (gap > threshold).reshape(2, -1).any(axis=0)
+    return differ[sure], (a1 * len(scores) + a2)[sure]
 
 
 def in_some_event(events: Actions) -> npt.NDArray[np.bool_]:

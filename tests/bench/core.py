@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from time import perf_counter
 
 import numpy as np
@@ -20,7 +23,7 @@ from redcal_spark.fixed_point import ONE, Floats, from_grid
 from redcal_spark.kernel import CHUNK, Rules, Scan, scan
 from redcal_spark.losses import LossFamily
 from redcal_spark.pair import rules_of
-from redcal_spark.parallel import ordered
+from redcal_spark.parallel import blas, ordered
 from redcal_spark.parameters import Parameters
 from redcal_spark.tables import BATCH
 from tests.bench import data, plain
@@ -129,41 +132,57 @@ def scanning(sizes: Sizes) -> Result:
 
 
 def threads(sizes: Sizes) -> Result:
-    """The scan on two cores, beside what two cores give numpy at all just now."""
+    """The scan on two cores, by threads and by processes that share nothing."""
     work = ten_by_ten(sizes)
-    numbers = np.linspace(1.0, 2.0, 8_192)  # in the first-level cache: nothing to share
-
-    def roots(_: int) -> None:
-        out = np.empty_like(numbers)
-        for _ in range(max(1, sizes.rows // 2_000)):
-            np.sqrt(numbers, out=out)
-
-    times = best(
-        {
-            "scan 1": lambda: work.scan(1),
-            "scan 2": lambda: work.scan(2),
-            "roots 1": lambda: list(ordered(roots, range(4), 1)),
-            "roots 2": lambda: list(ordered(roots, range(4), 2)),
-        },
-        9 * sizes.repeats,
-    )
+    work.scan(2)  # what is made once is there before the fork
+    with _forked(work) as on_processes:
+        times = best(
+            {
+                "one": lambda: work.scan(1),
+                "threads": lambda: work.scan(2),
+                "processes": on_processes,
+            },
+            9 * sizes.repeats,
+        )
+    measured = [
+        Ratio(f"scan: two {how} against one", times[how], times["one"], "quicker", target)
+        for how, target in (("threads", 1.4), ("processes", None))
+    ]
     return Result(
+        measured,
         [
-            Ratio(
-                "scan: two threads against one", times["scan 2"], times["scan 1"], "quicker", 1.4
-            ),
-            Ratio(
-                "square roots: two threads against one",
-                times["roots 2"],
-                times["roots 1"],
-                "quicker",
-            ),
-        ],
-        [
-            "threads: square roots share nothing, so that their ratio is what the machine has to "
-            "give just now; below 1.9 another job is running and the scan's ratio says little"
+            "threads: two processes share neither lock nor memory and send nothing back, so that "
+            "their ratio is what the machine has to give just now"
         ],
     )
+
+
+@contextmanager
+def _forked(work: Work) -> Iterator[Callable[[], None]]:
+    """The scan on two processes, each on every other piece; results are thrown away."""
+    pieces, fork, ends = work.block.pieces(BATCH), get_context("fork"), []
+
+    def serve(end: Connection, mine: Sequence[Block]) -> None:
+        with blas().limit(limits=1, user_api="blas"):
+            while end.recv():
+                for piece in mine:
+                    scan(piece, work.rules, work.everywhere)
+                end.send(True)
+
+    for first in range(2):
+        near, far = fork.Pipe()
+        fork.Process(target=serve, args=(far, pieces[first::2]), daemon=True).start()
+        ends.append(near)
+
+    def go() -> None:
+        for end in ends:
+            end.send(True)
+        for end in ends:
+            end.recv()
+
+    yield go
+    for end in ends:
+        end.send(False)
 
 
 def calibration(sizes: Sizes) -> Result:
