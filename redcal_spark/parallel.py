@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from typing import TypeVar
@@ -29,7 +29,7 @@ def ordered(work: Callable[[T], R], items: Iterable[T], threads: int | None = No
     """`work` on every item, results in order, few items in flight. Default: a thread per core."""
     threads = threads or os.cpu_count() or 1
     with blas().limit(limits=1, user_api="blas"):
-        if threads == 1:
+        if threads == 1 or (isinstance(items, Sequence) and len(items) < 2):
             yield from map(work, items)
             return
         waiting: deque[Future[R]] = deque()

@@ -231,7 +231,8 @@ class Reconciler:
     ) -> ReconciledPair:
         """Run the algorithm on what the scan kept, from the start or from a log.
 
-        engine: where the rows are; by default in memory.
+        engine: where the rows are; by default in memory. Rounds that are watched from the start
+        leave nothing to ask of the scanned rows: they are patched where they are, and let go.
         on_patch sees every patch; on_round the first patch of a round that ended, and the totals
         of the fitting rows then (none for Reconcile, which looks at scores alone).
         """
@@ -239,13 +240,17 @@ class Reconciler:
         if engine is None:
             scores_only = self.parameters.algorithm == "reconcile"
             watched = on_round is not None and not scores_only and not log
+            own = watched and self.parameters.algorithm == "redcal"
             engine = LocalEngine(
                 gathered.fit.scans,
                 gathered.fit.rows,
                 self.fitting_rules(layout),
                 self.threads,
                 gathered.fit.totals if watched else None,
+                own,
             )
+            if own:
+                gathered.fit.scans = []
         round_ended = None if on_round is None else lambda first: on_round(first, engine.totals)
         run = Trajectory(self.parameters, resolved, self.losses, log, on_patch, round_ended)
         try:

@@ -37,10 +37,11 @@ def redcal(engine: Engine, run: Trajectory) -> Status:
 
         region.patch(patch := run.reconcile(event, model, rows, phi))
         bound = calibration_bound(sums, event, model, engine.rows, run)
-        if not calibrate(region, model, bound, run, patch.round):
-            return "capped"
+        finished = calibrate(region, model, bound, run, patch.round)
         region.close()
         run.round_ended(patch)
+        if not finished:
+            return "capped"
 
 
 def dc_then_redcal(engine: Engine, run: Trajectory) -> Status:
@@ -63,11 +64,10 @@ def finish_last_round(engine: Engine, run: Trajectory) -> bool:
     assert first.a1 is not None and first.a2 is not None
     event = Disagreement(run.losses.place(first.loss), first.a1, first.a2)
     bound = calibration_bound(region.sums(), event, first.model, engine.rows, run)
-    if not calibrate(region, first.model, bound, run, first.round):
-        return False
+    finished = calibrate(region, first.model, bound, run, first.round)
     region.close()
     run.round_ended(first)
-    return True
+    return finished
 
 
 def largest(counts: Sequence[Ints]) -> tuple[Disagreement, int]:

@@ -39,6 +39,7 @@ class LocalEngine:
     """Keeps the active rows of scanned blocks in memory and patches copies of them.
 
     rows: all fitting rows, also those that the scan dropped.
+    own: nobody else will look at the scans, so that no copies are needed.
     totals: of all rows before the first patch, to be kept up to date for those who watch.
     """
 
@@ -49,17 +50,19 @@ class LocalEngine:
         rules: Rules,
         threads: int | None = None,
         totals: Totals | None = None,
+        own: bool = False,
     ):
         self.totals = totals
         self.rules = rules
         self.rows = rows
         self._threads = threads
         wanted = bool(len(rules.losses))  # Reconcile looks at scores alone
-        self._parts = [
-            Rows(s.active, rules, s.own_classified() if wanted else None)
-            for s in scans
-            if s.active.rows
-        ]
+
+        def rows_of(scan: Scan) -> Rows:
+            known = scan.classified if own else scan.own_classified()
+            return Rows(scan.active, rules, known if wanted else None, own=own)
+
+        self._parts = list(ordered(rows_of, [s for s in scans if s.active.rows], threads))
         self._counts: list[Ints] = []
         self._count()
         self._gaps: GapSums | None = None
@@ -208,9 +211,10 @@ class LocalRegion:
             after = event_counts(piece.events, engine.rules.losses)
             for count, old, new in zip(engine._counts, before, after, strict=True):
                 count += new - old
+            models = [model for model in (1, 2) if piece.touched[model - 1].any()]
             start = 0
             for part, rows in zip(engine._parts, index, strict=True):
-                part.put(rows, piece, slice(start, start + len(rows)))
+                part.put(rows, piece, slice(start, start + len(rows)), models)
                 part.release()
                 start += len(rows)
 

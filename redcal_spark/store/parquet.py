@@ -46,7 +46,7 @@ def put_together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows += batch.num_rows
         size += batch.nbytes
         if rows >= BATCH // 4 or size >= BATCH_BYTES // 4:
-            yield pa.concat_batches(waiting)
+            yield pa.concat_batches(waiting) if len(waiting) > 1 else batch
             waiting, rows, size = [], 0, 0
     if rows:
         yield pa.concat_batches(waiting)
