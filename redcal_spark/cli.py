@@ -16,11 +16,12 @@ from rich.console import Console
 from rich.table import Table
 
 from redcal_spark import __version__
-from redcal_spark.audit import audit
+from redcal_spark.audit import Auditor, audit
 from redcal_spark.config import Config
 from redcal_spark.config_file import load_config
 from redcal_spark.demo import CONFIG, ROWS, SCHEMA, SEED, patients
 from redcal_spark.errors import RedcalError, UsageError
+from redcal_spark.lookup import explain_id
 from redcal_spark.metrics import Metrics
 from redcal_spark.outcome import Outcome, summary
 from redcal_spark.pair import ReconciledPair
@@ -29,12 +30,12 @@ from redcal_spark.store.base import Commit
 from redcal_spark.store.deltars import DeltaRsStore
 from redcal_spark.terminal import (
     Terminal,
-    audit_tables,
     before_and_after,
     log_table,
     runs_table,
     set_up_logging,
 )
+from redcal_spark.terminal_audit import audit_tables, explanation_lines
 from redcal_spark.work import InMemory, Work, choose_engine
 
 log_line = logging.getLogger("redcal_spark.cli")
@@ -111,34 +112,41 @@ def check(options: argparse.Namespace) -> int:
 def audit_(options: argparse.Namespace) -> int:
     job = _job(options)
     job.check_input()
+    job.reconciler = auditor = Auditor(job.reconciler)
     scanned = job.scan()
     scanned.close()
-    parts = scanned.gathered
-    metrics = Metrics(parts.fit.totals + parts.judge.totals, job.reconciler.losses)
-    found = audit(metrics)
+    found = auditor.audit(scanned.gathered)
     if options.json:
         print(json.dumps(found))
         return 0
     console = _console()
-    for part in audit_tables(found, _models(job), job.config.reconcile.eta):
+    for part in audit_tables(found, _models(job)):
         console.print(part)
     return 0
 
 
 def run(options: argparse.Namespace) -> int:
     job = _watched(options)
-    return _ended(options, job, job.run(force=options.force))
+    return _ended(options, job, job.run(force=options.force, wait=options.wait))
 
 
 def fit(options: argparse.Namespace) -> int:
     job = _watched(options)
-    return _ended(options, job, job.fit(force=options.force))
+    return _ended(options, job, job.fit(force=options.force, wait=options.wait))
+
+
+def resume(options: argparse.Namespace) -> int:
+    job = _watched(options)
+    return _ended(options, job, job.resume(options.run, wait=options.wait))
 
 
 def apply(options: argparse.Namespace) -> int:
     job = _job(options)
     pair = _model(options, job)
-    row = job.apply(pair)
+    outcome = job.apply(pair, wait=options.wait)
+    row = outcome.row
+    if outcome.held is not None:
+        return _held(options, outcome)
     if options.json:
         print(json.dumps({"run_id": row.run_id, "outputs": json.loads(row.outputs or "{}")}))
     elif not options.quiet:
@@ -157,6 +165,22 @@ def evaluate(options: argparse.Namespace) -> int:
         print(json.dumps(told))
     else:
         _console().print(_table(job, found))
+    return 0
+
+
+def explain(options: argparse.Namespace) -> int:
+    job = _job(options)
+    run = job.find(options.run)
+    found = explain_id(job, run, options.id)
+    if options.json:
+        print(json.dumps(found.to_json()))
+        return 0
+    console = _console()
+    for note in found.notes:
+        console.print(f"note: {note}", soft_wrap=True)
+    for row in found.rows:
+        for part in [row] if isinstance(row, str) else explanation_lines(row, _models(job)):
+            console.print(part)
     return 0
 
 
@@ -220,6 +244,7 @@ def demo(options: argparse.Namespace) -> int:
             print(told, file=sys.stderr)
         store.write(table, SCHEMA, patients(options.rows), "overwrite", commit)
     options.config, options.set, options.engine = str(config), [], "local"
+    options.wait = True
     code = run(options)
     if not options.quiet and not options.json:
         hidden = Path(sys.argv[0]).name == "redcal" and shutil.which("redcal") is None
@@ -289,8 +314,20 @@ def _model(options: argparse.Namespace, job: Job) -> ReconciledPair:
     return job.pair_of(job.find(options.run))
 
 
+def _held(options: argparse.Namespace, outcome: Outcome) -> int:
+    """Someone else is at work: that is no failure."""
+    if options.json:
+        row = outcome.row
+        print(json.dumps({"run_id": row.run_id, "status": row.status, "held_by": row.holder}))
+    elif not options.quiet:
+        print(f"nothing to do: {outcome.held}; --wait waits for it")
+    return 0
+
+
 def _ended(options: argparse.Namespace, job: Job, outcome: Outcome) -> int:
     row = outcome.row
+    if outcome.held is not None:
+        return _held(options, outcome)
     if outcome.unchanged:
         if options.json:
             print(json.dumps({"run_id": row.run_id, "status": row.status, "unchanged": True}))
@@ -382,6 +419,11 @@ def _parser() -> argparse.ArgumentParser:
         sub.set_defaults(do=do)
         return sub
 
+    def waits(sub: argparse.ArgumentParser) -> None:
+        sub.add_argument(
+            "--wait", action="store_true", help="if another process is doing it, wait for it"
+        )
+
     sub = command("check", check, "check configuration and schemas; compute nothing")
     sub.add_argument("--ids", action="store_true", help="also look for null and repeated ids")
     command("audit", audit_, "show how much the models disagree and what it costs; write nothing")
@@ -391,12 +433,20 @@ def _parser() -> argparse.ArgumentParser:
     ):
         sub = command(name, do, text)
         sub.add_argument("--force", action="store_true", help="run even if nothing changed")
+        waits(sub)
+    sub = command("resume", resume, "go on with a run that died, on the input it started with")
+    sub.add_argument("--run", metavar="ID", help="default: the last unfinished one")
+    waits(sub)
     sub = command("apply", apply, "write the input's rows with the scores of a fitted pair")
     chosen = sub.add_mutually_exclusive_group()
     chosen.add_argument("--run", metavar="ID", help="a run's id, or latest")
     chosen.add_argument("--model", metavar="FILE", help="an exported model")
+    waits(sub)
     command("evaluate", evaluate, "measure the written rows anew, before and after")
     sub = command("log", log, "print the patch log of the last run of this configuration")
+    sub.add_argument("--run", metavar="ID", help="a run's id, or latest")
+    sub = command("explain", explain, "tell which patches touched a row, and why")
+    sub.add_argument("--id", required=True, metavar="X", help="the row's value of input.id")
     sub.add_argument("--run", metavar="ID", help="a run's id, or latest")
     sub = command("export", export, "write the model as one JSON file")
     sub.add_argument("--run", metavar="ID", help="a run's id, or latest")

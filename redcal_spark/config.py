@@ -32,6 +32,7 @@ from redcal_spark.config_base import (
     Text,
     TextOrList,
     Version,
+    Whole,
     as_list,
     as_mapping,
     check_columns,
@@ -280,6 +281,33 @@ class Output(Section):
     suffix: Text = Field(
         default="_reconciled", description="added to the names of new score columns"
     )
+    mode: Literal["overwrite", "merge", "append"] = Field(
+        default="overwrite",
+        description="rows as a new version, merge on input.id, or append with a run_id",
+    )
+    partition_by: Annotated[tuple[Text, ...], Field(min_length=1)] | None = Field(
+        default=None, description="columns that part a new table into folders; null: none"
+    )
+    cluster_by: Annotated[tuple[Text, ...], Field(min_length=1)] | None = Field(
+        default=None, description="columns that a new table is clustered by, on Spark; null: none"
+    )
+    # Pydantic's own models have a `schema`; users and records know the alias only.
+    schema_: Literal["error", "evolve"] = Field(
+        default="error",
+        alias="schema",
+        description="a table with other columns or types: error, or evolve to change it",
+    )
+
+    @classmethod
+    def rules(cls, data: Mapping[str, Any]) -> Iterator[Problem]:
+        yield from repeats("partition_by", data.get("partition_by"))
+        yield from repeats("cluster_by", data.get("cluster_by"))
+        if data.get("cluster_by") is not None:
+            if data.get("partition_by") is not None:
+                yield ("cluster_by",), "a table is partitioned or clustered, not both"
+            elif data.get("mode") == "append":
+                text = "mode: append partitions by run_id; a table is partitioned or clustered"
+                yield ("cluster_by",), f"{text}, not both"
 
     @property
     def tables(self) -> OutputTables:
@@ -304,7 +332,10 @@ class Engine(Section):
         default=None,
         description="path or schema that every Spark worker sees; null: a local session's own",
     )
-    driver_budget: Count = Field(
+    lease: Count = Field(
+        default=600, description="seconds after which a silent run is taken for dead"
+    )
+    driver_budget: Whole = Field(
         default=2**28, description="bytes of active rows that Spark's driver takes over; 0: never"
     )
 
@@ -361,6 +392,9 @@ class Config(Section):
         needed = algorithm in ("redcal", "decision_calibration", "dc_then_redcal")
         if needed and not data.get("losses"):
             yield ("losses",), f"is required for {algorithm}"
+        merges = as_mapping(data.get("output")).get("mode") == "merge"
+        if merges and as_mapping(data.get("input")).get("id") is None:
+            yield ("input", "id"), "is required for output.mode: merge"
         yield from unequal_sizes(data)
         yield from shared_tables(data)
 

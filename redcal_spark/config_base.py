@@ -155,6 +155,7 @@ Flag = Annotated[bool, BeforeValidator(_flag)]
 Separator = Annotated[str, Field(min_length=1, max_length=1), BeforeValidator(_separator)]
 GridBits = Annotated[int, Field(ge=1, le=26), _whole(1, 26)]
 Count = Annotated[int, Field(ge=1), _whole(1)]
+Whole = Annotated[int, Field(ge=0), _whole(0)]
 Version = Annotated[
     int | str, PlainValidator(_version, json_schema_input_type=Annotated[int, Field(ge=0)] | str)
 ]
@@ -236,6 +237,15 @@ class Section(BaseModel):
         """
         return iter(())
 
+    @classmethod
+    def keys(cls) -> list[str]:
+        """The keys as users write them."""
+        return [field.alias or name for name, field in cls.model_fields.items()]
+
+    def model_dump(self, **options: Any) -> dict[str, Any]:
+        """As plain data, under the keys that users write."""
+        return super().model_dump(**{"by_alias": True} | options)
+
     @model_validator(mode="wrap")
     @classmethod
     def _gather(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
@@ -248,7 +258,7 @@ class Section(BaseModel):
             section = handler(data)
         except ValidationError as err:
             for error in err.errors(include_url=False):
-                words = _words(error, list(cls.model_fields), as_mapping(data))
+                words = _words(error, cls.keys(), as_mapping(data))
                 if words is None:
                     continue
                 if words.message_template.startswith("unknown key; did you mean"):

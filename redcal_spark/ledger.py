@@ -16,8 +16,9 @@ from redcal_spark import __version__
 from redcal_spark.pair import SCHEMA_VERSION
 from redcal_spark.store.base import Commit, Store
 
-RUNS_SCHEMA_VERSION = 1
+RUNS_SCHEMA_VERSION = 2
 FINISHED = ("converged", "capped", "stalled", "cut")
+UNFINISHED = ("running", "failed")
 
 TIME = pa.timestamp("us", "UTC")
 SCHEMA = pa.schema(
@@ -29,6 +30,10 @@ SCHEMA = pa.schema(
         ("status", pa.string()),  # running, failed, or how the algorithm ended
         ("started_at", TIME),
         ("finished_at", TIME),
+        ("holder", pa.string()),  # the machine and process that work on it, or did last
+        ("heartbeat", TIME),  # when they were last heard of
+        ("claim", pa.string()),  # their token: who has another one may not change the row
+        ("previous_claim", pa.string()),
         ("rows", pa.int64()),
         ("fit_rows", pa.int64()),
         ("judge_rows", pa.int64()),
@@ -36,6 +41,7 @@ SCHEMA = pa.schema(
         ("bad_rows", pa.int64()),
         ("patches", pa.int64()),
         ("rounds", pa.int64()),
+        ("progress", pa.string()),  # JSON: what a resumed run must know beside its patches
         ("beta", pa.float64()),
         ("config", pa.string()),  # JSON, as written: variables are not resolved
         ("inputs", pa.string()),  # JSON: Delta versions, or files
@@ -60,6 +66,10 @@ class RunRow:
     status: str = "running"
     started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     finished_at: datetime | None = None
+    holder: str | None = None
+    heartbeat: datetime | None = None
+    claim: str | None = None
+    previous_claim: str | None = None
     rows: int | None = None
     fit_rows: int | None = None
     judge_rows: int | None = None
@@ -67,6 +77,7 @@ class RunRow:
     bad_rows: int | None = None
     patches: int | None = None
     rounds: int | None = None
+    progress: str | None = None
     beta: float | None = None
     config: str = "{}"
     inputs: str = "{}"
@@ -107,9 +118,29 @@ class Ledger:
         self._store = store
         self.table = table
 
-    def put(self, row: RunRow) -> None:
-        """Insert a run, or bring its row up to date."""
-        self._store.upsert(self.table, row.to_table(), "run_id", row.commit)
+    @property
+    def exists(self) -> bool:
+        return self._store.exists(self.table)
+
+    def insert(self, row: RunRow) -> bool:
+        """Add a run, unless one with this fingerprint is running. Whether it was added.
+
+        A MERGE, not an append: of two appends from one version both would succeed.
+        """
+        same = {"fingerprint": "fingerprint", "status": "status"}
+        self._store.merge(self.table, row.to_table(), same, row.commit, update=False)
+        return bool(self.rows(run_id=row.run_id))
+
+    def replace(self, row: RunRow) -> bool:
+        """Bring a run's row up to date, if its claim is still the one we know. Whether it was."""
+        same = {"run_id": "run_id", "claim": "previous_claim"}
+        self._store.merge(self.table, row.to_table(), same, row.commit, insert=False)
+        return [found.claim for found in self.rows(run_id=row.run_id)] == [row.claim]
+
+    def forget(self, row: RunRow) -> None:
+        """Remove a ledger that this run made, if it holds nothing else."""
+        if [found.run_id for found in self.rows()] == [row.run_id]:
+            self._store.drop(self.table)
 
     def rows(self, **equal: str) -> list[RunRow]:
         """Runs, oldest first."""

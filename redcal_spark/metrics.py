@@ -11,8 +11,10 @@ import numpy as np
 from redcal_spark.blocks import Block, label_rows
 from redcal_spark.fixed_point import BITS, ONE, Grid, Ints, sum_of_squares
 from redcal_spark.kernel import Classified, Rules, chunks, classify, event_counts, respond
-from redcal_spark.losses import LossFamily
+from redcal_spark.losses import Actions, LossFamily
 from redcal_spark.statistics import cell_label_sums, cell_score_sums
+
+PAIR_NUMBERS = 1 << 22  # label sums by pairs of actions, of all losses together: 32 MB a task
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,6 +25,8 @@ class Totals:
     pairs, events: per loss, a1 x a2: rows with these best responses, rows in this event.
     labels, scores: per model, cell x class. optimum: the same for the actions that know y.
     gaps: per coordinate, rows on which the models differ beyond Reconcile's alpha.
+    pair_labels: only for an audit, per loss, a1 x a2 x class: label sums by both best responses.
+    Empty for a loss that is too large for it.
     """
 
     rows: int
@@ -33,6 +37,7 @@ class Totals:
     scores: tuple[Ints, Ints]
     optimum: Ints
     gaps: Ints
+    pair_labels: tuple[Ints, ...] = ()
 
     def __add__(self, other: Totals) -> Totals:
         return self._combined(other, 1)
@@ -53,6 +58,10 @@ class Totals:
             both(self.scores, other.scores),  # type: ignore[arg-type]
             self.optimum + sign * other.optimum,
             self.gaps + sign * other.gaps,
+            both(
+                self.pair_labels or [0 * x for x in other.pair_labels],
+                other.pair_labels or [0 * x for x in self.pair_labels],
+            ),
         )
 
     @classmethod
@@ -66,7 +75,9 @@ class Totals:
         )
 
 
-def measure(block: Block, rules: Rules, known: Classified | None = None) -> Totals:
+def measure(
+    block: Block, rules: Rules, known: Classified | None = None, *, audit: bool = False
+) -> Totals:
     """The totals of labelled rows. `known`: their actions and events, where they were computed."""
     assert block.y is not None
     losses, d, y = rules.losses, block.n_classes, block.y
@@ -94,6 +105,7 @@ def measure(block: Block, rules: Rules, known: Classified | None = None) -> Tota
         ),
         optimal_label_sums(y, d, losses),
         gaps,
+        pair_label_sums(actions, y, d, losses) if audit else (),
     )
 
 
@@ -123,6 +135,27 @@ def optimal_label_sums(y: Grid, d: int, losses: LossFamily) -> Ints:
     for part in chunks(len(y), losses.n_cells):
         sums += cell_label_sums(respond(label_rows(y[part], d), losses), y[part], d, losses)
     return sums
+
+
+def pair_label_sums(
+    actions: Sequence[Actions], y: Grid, d: int, losses: LossFamily
+) -> tuple[Ints, ...]:
+    """Label sums by the actions of both models, per loss, as far as PAIR_NUMBERS goes."""
+    found, left = [], PAIR_NUMBERS
+    for loss, a1, a2 in zip(losses.losses, *actions, strict=True):
+        k = loss.n_actions
+        if k * k * d > left:
+            found.append(np.zeros((0, 0, d), np.int64))
+            continue
+        left -= k * k * d
+        pair = a1.astype(np.intp) * k + a2
+        if y.ndim == 1:
+            sums = np.bincount(pair * d + y, minlength=k * k * d) * ONE
+        else:  # sums of a batch are exact in float64
+            columns = (np.bincount(pair, y[:, j], minlength=k * k) for j in range(d))
+            sums = np.stack(list(columns), axis=1)
+        found.append(sums.astype(np.int64).reshape(k, k, d))
+    return tuple(found)
 
 
 @dataclass(frozen=True, eq=False)

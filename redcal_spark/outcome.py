@@ -37,12 +37,16 @@ class Listener:
 
 @dataclass
 class Outcome:
-    """What a run did. `row` is its row in the ledger; `unchanged`: nothing had to be done."""
+    """What a run did. `row` is its row in the ledger.
+
+    unchanged: nothing had to be done. held: another process is doing it; who, in words.
+    """
 
     row: RunRow
     pair: ReconciledPair | None = None
     histories: dict[str, list[Point]] = field(default_factory=dict)
     unchanged: bool = False
+    held: str | None = None
 
     def metrics(self, split: str) -> tuple[Metrics, Metrics] | None:
         """Before and after."""

@@ -90,7 +90,7 @@ def unpack_gathered(packed: Any) -> tuple[Gathered, int]:
 def totals_to_plain(totals: Totals) -> tuple[dict[str, Any], dict[str, Array]]:
     """Brier sums do not fit int64: they travel as text."""
     arrays = {"optimum": totals.optimum, "gaps": totals.gaps}
-    for name in ("pairs", "events", "labels", "scores"):
+    for name in ("pairs", "events", "labels", "scores", "pair_labels"):
         arrays |= {f"{name}.{i}": a for i, a in enumerate(getattr(totals, name))}
     return {"rows": totals.rows, "brier": [str(b) for b in totals.brier]}, arrays
 
@@ -110,6 +110,7 @@ def totals_from_plain(data: Mapping[str, Any], arrays: Mapping[str, Array]) -> T
         family("scores"),
         arrays["optimum"],
         arrays["gaps"],
+        family("pair_labels"),
     )
 
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from redcal_spark.columns import Columns, Layout, plan
 from redcal_spark.errors import InputError, ModelFileError, RedcalError, UsageError
+from redcal_spark.explain import Explanation, explain, one_row
 from redcal_spark.fixed_point import BITS, exact
 from redcal_spark.kernel import Rules
 from redcal_spark.losses import LossFamily
@@ -108,6 +109,17 @@ class ReconciledPair:
         if not found:
             found = [self.apply_batch(_empty(table.schema), layout, suffix, problems, 0, skip)]
         return pa.Table.from_batches(found)
+
+    def explain(self, row: Any, model_2: Any = None) -> Explanation:
+        """Every patch that touches one row, and why, or why none does.
+
+        row: a mapping of columns to values, a row of pandas or Spark, or a table of one row; or
+        explain(scores_1, scores_2). `sentences()` and `to_json()` of what comes back tell it.
+        """
+        table, columns = one_row(self.columns, row, model_2)
+        layout = plan(table.schema, columns, "the row", self.n_classes, None, labels=False)
+        self.check_layout(layout)
+        return explain(table, layout, self.rules, self.log, self.parameters, self.status)
 
     def check_layout(self, layout: Layout) -> None:
         if layout.binary != self.binary:

@@ -225,16 +225,18 @@ class Reconciler:
         gathered: Gathered,
         layout: Layout,
         log: Sequence[Patch] = (),
-        on_patch: Callable[[Patch], Any] | None = None,
+        on_patch: Callable[[Patch, int], Any] | None = None,
         on_round: Callable[[Patch, Totals | None], Any] | None = None,
         engine: Engine | None = None,
+        zero_calibrations: int = 0,
     ) -> ReconciledPair:
         """Run the algorithm on what the scan kept, from the start or from a log.
 
         engine: where the rows are; by default in memory. Rounds that are watched from the start
         leave nothing to ask of the scanned rows: they are patched where they are, and let go.
-        on_patch sees every patch; on_round the first patch of a round that ended, and the totals
-        of the fitting rows then (none for Reconcile, which looks at scores alone).
+        zero_calibrations: how many had ended on a patch of zero when the log's last one was found.
+        on_patch sees every patch, with that number; on_round the first patch of a round that ended,
+        and the totals of the fitting rows then (none for Reconcile, which looks at scores alone).
         """
         resolved = self.parameters.resolve(gathered.fit.rows, layout.n_classes)
         if engine is None:
@@ -252,7 +254,15 @@ class Reconciler:
             if own:
                 gathered.fit.scans = []
         round_ended = None if on_round is None else lambda first: on_round(first, engine.totals)
-        run = Trajectory(self.parameters, resolved, self.losses, log, on_patch, round_ended)
+        run = Trajectory(
+            self.parameters,
+            resolved,
+            self.losses,
+            log,
+            on_patch,
+            round_ended,
+            zero_calibrations,
+        )
         try:
             status = ALGORITHMS[self.parameters.algorithm](engine, run)
         finally:

@@ -61,9 +61,12 @@ def patches_table(run_id: str, log: PatchLog) -> pa.Table:
 
 
 def log_of(table: pa.Table) -> PatchLog:
-    """The log of one run, from its rows in any order."""
+    """The log of one run, from its rows in any order.
+
+    Two processes may have written the same patches: one was taken for dead and was not.
+    """
     rows = table.select(list(FIELDS)).sort_by("step").to_pylist()
-    return PatchLog.from_json(rows)
+    return PatchLog.from_json(row for i, row in enumerate(rows) if not i or row != rows[i - 1])
 
 
 def history_table(

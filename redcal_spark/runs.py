@@ -9,30 +9,28 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
+from datetime import timedelta
 from functools import cached_property
 from typing import Any
 
+from redcal_spark.claim import Claim, take
 from redcal_spark.columns import Columns, Layout, ScoreColumns, plan
 from redcal_spark.config import Config
 from redcal_spark.errors import InputError, RedcalError, RunError, UsageError
 from redcal_spark.history import Point
-from redcal_spark.ledger import Ledger, RunRow, config_digest, fingerprint
+from redcal_spark.ledger import UNFINISHED, Ledger, RunRow, config_digest, fingerprint
 from redcal_spark.metrics import Metrics, Totals
 from redcal_spark.outcome import Listener, Outcome, summary
 from redcal_spark.output import OutputNames
 from redcal_spark.pair import ReconciledPair
 from redcal_spark.patches import Patch, PatchLog
+from redcal_spark.progress import Progress
 from redcal_spark.reconciler import Reconciler
-from redcal_spark.records import (
-    HISTORY,
-    PATCHES,
-    history_table,
-    log_of,
-    patches_table,
-)
-from redcal_spark.store.base import Table
-from redcal_spark.store.inputs import open_input, split_of
-from redcal_spark.work import Scanned, Work
+from redcal_spark.records import HISTORY, history_table, log_of
+from redcal_spark.store.base import Commit, Table
+from redcal_spark.store.inputs import open_input, pinned, split_of
+from redcal_spark.store.targets import target_of
+from redcal_spark.work import Scanned, Work, check_rows
 
 
 class Job:
@@ -47,6 +45,10 @@ class Job:
         self.ledger = Ledger(store, self.tables.runs)
         self.split = split_of(config.input)
         self.skip = config.input.on_bad_rows == "skip"
+        self.given = config.input  # a resumed run pins its versions
+        self.lease = timedelta(seconds=config.engine.lease)
+        self._new_ledger = False
+        self._written: dict[str, int] = {}  # tables and the versions of them that this run wrote
         self._timings: dict[str, float] = {}
         self._seen: list[Point] = []  # of the fitting rows, at the ends of rounds
         self._steps = 0
@@ -55,7 +57,7 @@ class Job:
 
     @cached_property
     def _opened(self) -> tuple[Table, Columns]:
-        return open_input(self.store, self.config.input)
+        return open_input(self.store, self.given)
 
     @property
     def input(self) -> Table:
@@ -122,6 +124,7 @@ class Job:
             made = self.reconciler
             names = OutputNames(made.columns, made.losses, self.config.output.suffix)
             names.check(self.input.schema.names, self.skip, self.input.name)
+            check_rows(self.work, self.input, target_of(self.config), made, layout)
         if ids:
             if self.config.input.id is None:
                 raise UsageError("check --ids: input.id is not set")
@@ -156,127 +159,193 @@ class Job:
         self._unchanged(identity)
         return found
 
-    def run(self, *, force: bool = False) -> Outcome:
+    def run(self, *, force: bool = False, wait: bool = False) -> Outcome:
         """Fit, apply, judge: the main job."""
-        return self._run("run", force, apply=True)
+        return self._run("run", force, wait)
 
-    def fit(self, *, force: bool = False) -> Outcome:
+    def fit(self, *, force: bool = False, wait: bool = False) -> Outcome:
         """Fit and judge; the log is written, the rows are not."""
-        return self._run("fit", force, apply=False)
+        return self._run("fit", force, wait)
 
-    def _run(self, command: str, force: bool, apply: bool) -> Outcome:
+    def resume(self, run_id: str | None = None, *, wait: bool = False) -> Outcome:
+        """Go on with a run that did not finish, on the input that it started with."""
+        row = self._unfinished(run_id)
+        self.listener.note(f"resuming run {row.run_id} ({row.command}), {row.status}")
+        self.given = pinned(self.config.input, json.loads(row.inputs))
+        self.__dict__.pop("_opened", None)  # it may have been looked at already
+        if (found := self.input.identity()) != json.loads(row.inputs):
+            raise RunError(
+                f"run {row.run_id} cannot be resumed: {self.input.name} is no longer what it was "
+                f"({_changes(json.loads(row.inputs), found)}); start a new one with: redcal run"
+            )
+        return self._run(row.command, False, wait, row.fingerprint)
+
+    def _unfinished(self, run_id: str | None) -> RunRow:
+        rows = [row for row in self.ledger.rows() if row.command in ("run", "fit")]
+        if run_id is not None:
+            rows = [row for row in rows if row.run_id == run_id]
+            if not rows:
+                raise UsageError(f"no run {run_id!r} in {self.tables.runs}")
+            if rows[-1].status not in UNFINISHED:
+                raise UsageError(f"run {run_id} is finished: {rows[-1].status}")
+        rows = [row for row in rows if row.status in UNFINISHED]
+        if rows and all(row.config_digest != self.digest for row in rows):
+            raise UsageError(
+                f"run {rows[-1].run_id} is of another configuration than this one; it cannot be "
+                "resumed with it"
+            )
+        rows = [row for row in rows if row.config_digest == self.digest]
+        if not rows:
+            raise UsageError(f"nothing to resume: no unfinished run in {self.tables.runs}")
+        return rows[-1]
+
+    def _run(self, command: str, force: bool, wait: bool, mark: str | None = None) -> Outcome:
+        apply = command == "run"
         self.check(rows=apply)
         identity = self.input.identity()
-        mark = fingerprint(self.digest, identity, command)
-        if not force and (done := self._done(mark, apply)) is not None:
-            return Outcome(done, unchanged=True)
-        scanned = self.scan()
-        gathered = scanned.gathered
-        row = RunRow.new(
+        mark = mark or fingerprint(self.digest, identity, command)
+        claim = self._claimed(self._new_row(mark, command, identity), force, wait, apply)
+        if isinstance(claim, Outcome):
+            return claim
+        with self._working(claim):
+            progress = Progress(self.store, self.tables.patches, claim)
+            if claim.resumed is not None:
+                self.listener.note(
+                    f"going on with run {claim.row.run_id}: {len(progress.log):,} patches are there"
+                )
+            scanned = self.scan()
+            try:
+                return self._finish(claim, progress, scanned, identity, apply)
+            finally:
+                scanned.close()
+
+    def _new_row(self, mark: str, command: str, identity: Any, **given: Any) -> RunRow:
+        return RunRow.new(
             fingerprint=mark,
             config_digest=self.digest,
             command=command,
             config=json.dumps(self.config.recorded()),
             inputs=json.dumps(identity),
+            **given,
+        )
+
+    def _claimed(self, fresh: RunRow, force: bool, wait: bool, apply: bool) -> Claim | Outcome:
+        """The run, to work on; or what there is to say if someone did or does it."""
+        waiting = False
+        while True:
+            if not force and (done := self._done(fresh.fingerprint, apply)) is not None:
+                return Outcome(done, unchanged=True)
+            self._new_ledger = not self.ledger.exists
+            taken = take(self.ledger, fresh, self.lease, force)
+            if isinstance(taken, Claim):
+                return taken
+            if not wait:
+                return Outcome(taken.row, held=str(taken))
+            if not waiting:
+                self.listener.note(f"{taken}; waiting for it")
+            waiting = True
+            time.sleep(min(2.0, self.lease.total_seconds() / 4))
+
+    @contextmanager
+    def _working(self, claim: Claim) -> Iterator[None]:
+        """The heart beats while the run goes on; a failure is told in the ledger, and raised.
+
+        An input that cannot be used leaves nothing behind where nothing was before.
+        """
+        with claim:
+            try:
+                yield
+            except BaseException as err:
+                told = str(err) if isinstance(err, RedcalError) else f"{type(err).__name__}: {err}"
+                wrong_use = isinstance(err, RedcalError) and err.exit_code == 2
+                try:
+                    row = claim.end("failed", error=told, timings=self._timed())
+                    if wrong_use and self._new_ledger and not self._written:
+                        self.ledger.forget(row)
+                except RedcalError as second:  # the first one is what must be mended
+                    self.listener.note(f"the failure could not be recorded: {second}")
+                raise
+
+    def _finish(
+        self, claim: Claim, progress: Progress, scanned: Scanned, identity: Any, apply: bool
+    ) -> Outcome:
+        gathered = scanned.gathered
+
+        def found(patch: Patch, zero_calibrations: int) -> None:
+            progress.patch(patch, zero_calibrations)
+            self._patch(patch)
+
+        with self._phase("fit"):
+            self._seen = [Point(0, 0, gathered.fit.totals)]
+            pair = self.reconciler.fit_gathered(
+                gathered,
+                scanned.layout,
+                log=progress.log,
+                on_patch=found,
+                on_round=self._round,
+                engine=scanned.engine(),
+                zero_calibrations=progress.zero_calibrations,
+            )
+        with self._phase("judge"):
+            histories = scanned.histories(pair, self._all_seen(pair.log))
+        with self._phase("write"):
+            self._written[self.tables.patches] = progress.save()
+            table = history_table(claim.row.run_id, pair.losses, histories)
+            self._written[self.tables.history] = self.store.write(
+                self.tables.history, HISTORY, table.to_batches(), "append", self._commit(claim)
+            )
+        if apply:
+            self._written[self.tables.table], _ = self._write_rows(pair, claim, identity)
+        self._unchanged(identity)
+        outcome = Outcome(claim.row, pair, histories)
+        outcome.row = claim.end(
+            pair.status,
             rows=gathered.rows,
             fit_rows=gathered.fit.rows,
             judge_rows=gathered.judge.rows,
             unlabelled_rows=gathered.unlabelled,
             bad_rows=gathered.bad,
-        )
-        try:
-            with self._recorded(row):
-                return self._finish(row, scanned, identity, apply)
-        finally:
-            scanned.close()
-
-    @contextmanager
-    def _recorded(self, row: RunRow) -> Iterator[None]:
-        """A run in the ledger, from its start; a failure is told there, and raised."""
-        self.ledger.put(row)
-        try:
-            yield
-        except BaseException as err:
-            told = str(err) if isinstance(err, RedcalError) else f"{type(err).__name__}: {err}"
-            try:
-                self.ledger.put(row.ended("failed", error=told, timings=self._timed()))
-            except RedcalError as second:  # the first one is what must be mended
-                self.listener.note(f"the failure could not be recorded: {second}")
-            raise
-
-    def _finish(self, row: RunRow, scanned: Scanned, identity: Any, apply: bool) -> Outcome:
-        with self._phase("fit"):
-            self._seen = [Point(0, 0, scanned.gathered.fit.totals)]
-            pair = self.reconciler.fit_gathered(
-                scanned.gathered,
-                scanned.layout,
-                on_patch=self._patch,
-                on_round=self._round,
-                engine=scanned.engine(),
-            )
-        with self._phase("judge"):
-            histories = scanned.histories(pair, self._all_seen(pair.log))
-        written = {}
-        with self._phase("write"):
-            for name, schema, table in (
-                (self.tables.patches, PATCHES, patches_table(row.run_id, pair.log)),
-                (self.tables.history, HISTORY, history_table(row.run_id, pair.losses, histories)),
-            ):
-                batches = table.to_batches()
-                written[name] = self.store.write(name, schema, batches, "append", row.commit)
-        if apply:
-            written[self.tables.table], _ = self._write_rows(pair, row, identity)
-        self._unchanged(identity)
-        outcome = Outcome(row, pair, histories)
-        outcome.row = row.ended(
-            pair.status,
             patches=len(pair.log),
             rounds=pair.log.rounds,
+            progress=None,
             beta=None if pair.resolved.beta is None else float(pair.resolved.beta),
             model=json.dumps(pair.to_json() | {"log": []}),
-            outputs=json.dumps(written),
+            outputs=json.dumps(self._written),
             metrics=json.dumps(summary(outcome)),
             timings=self._timed(),
         )
-        self.ledger.put(outcome.row)
         return outcome
 
-    def apply(self, pair: ReconciledPair, command: str = "apply") -> RunRow:
+    def _commit(self, claim: Claim) -> Commit:
+        """What a write says of itself. The run must still be ours when we write."""
+        claim.update()
+        return replace(claim.row.commit, again=claim.resumed is not None)
+
+    def apply(self, pair: ReconciledPair, command: str = "apply", *, wait: bool = False) -> Outcome:
         """Write the input's rows, labelled or not, with a fitted pair's scores and actions."""
         self.check(labels=False)
         identity = self.input.identity()
-        model = pair.to_json()
-        row = RunRow.new(
-            fingerprint=fingerprint(self.digest, identity, command, model),
-            config_digest=self.digest,
-            command=command,
-            config=json.dumps(self.config.recorded()),
-            inputs=json.dumps(identity),
-            patches=len(pair.log),
-            rounds=pair.log.rounds,
-        )
-        with self._recorded(row):
-            version, rows = self._write_rows(pair, row, identity)
-            row = row.ended(
-                pair.status,
-                rows=rows,
-                outputs=json.dumps({self.tables.table: version}),
-                timings=self._timed(),
-            )
-            self.ledger.put(row)
-        return row
+        mark = fingerprint(self.digest, identity, command, pair.to_json())
+        counted = {"patches": len(pair.log), "rounds": pair.log.rounds}
+        fresh = self._new_row(mark, command, identity, **counted)
+        claim = self._claimed(fresh, True, wait, True)
+        if isinstance(claim, Outcome):
+            return claim
+        with self._working(claim):
+            version, rows = self._write_rows(pair, claim, identity)
+            outputs = json.dumps({self.tables.table: version})
+            row = claim.end(pair.status, rows=rows, outputs=outputs, timings=self._timed())
+        return Outcome(row, pair)
 
-    def _write_rows(self, pair: ReconciledPair, row: RunRow, identity: Any) -> tuple[int, int]:
+    def _write_rows(self, pair: ReconciledPair, claim: Claim, identity: Any) -> tuple[int, int]:
         """The version written, and how many rows it has. A source that changed stops the write."""
         with self._phase("apply", self.input.count()):
             try:
                 return self.work.write_rows(
                     self.input,
                     pair,
-                    self.tables.table,
-                    self.config.output.suffix,
-                    self.skip,
-                    row.commit,
+                    target_of(self.config),
+                    self._commit(claim),
                     self.listener.advance,
                     lambda: self._unchanged(identity),
                 )
@@ -387,6 +456,13 @@ class Job:
 
     def _timed(self) -> str:
         return json.dumps({name: round(seconds, 3) for name, seconds in self._timings.items()})
+
+
+def _changes(old: dict[str, Any], new: dict[str, Any]) -> str:
+    """What differs between two identities of an input, in words."""
+    changed = {key: new.get(key) for key, was in old.items() if was != new.get(key)}
+    told = [f"{key} was {old[key]}, is {now}" for key, now in changed.items()]
+    return "; ".join(told)[:300] or "it has other parts"
 
 
 def _same_form(source: ScoreColumns, names: list[str]) -> ScoreColumns:

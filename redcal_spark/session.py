@@ -29,10 +29,36 @@ LOCAL = {
 }
 
 
+DELTA = ("spark.sql.extensions", "spark.sql.catalog.spark_catalog")
+
+
 def get_session(**settings: str) -> SparkSession:
-    """The active session if there is one, else a local one with Delta configured."""
+    """The active session if there is one, else that of our launcher, else a local one with Delta."""
     active = active_session()
-    return active if active is not None else local_session(**settings)
+    if active is not None:
+        return active
+    return submitted_session() if was_submitted() else local_session(**settings)
+
+
+def was_submitted() -> bool:
+    """Whether `spark-submit` started this process, or a Spark Connect server is named for it."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ or bool(os.environ.get("SPARK_REMOTE"))
+
+
+def submitted_session() -> SparkSession:
+    """The session that `spark-submit` or SPARK_REMOTE describes; Delta's part in it is filled in.
+
+    The jars are the launcher's business: `--packages`, or a cluster that has them.
+    """
+    builder = SparkSession.builder.appName("redcal")
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        from pyspark import SparkConf
+
+        known = SparkConf()
+        for key in DELTA:
+            if not known.contains(key):
+                builder = builder.config(key, LOCAL[key])
+    return builder.getOrCreate()
 
 
 def active_session() -> SparkSession | None:

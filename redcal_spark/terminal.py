@@ -22,7 +22,6 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from redcal_spark.fixed_point import exact
 from redcal_spark.ledger import RunRow
 from redcal_spark.losses import LossFamily
 from redcal_spark.metrics import Metrics
@@ -38,7 +37,6 @@ PHASES = {
     "write": "writing the log",
     "apply": "applying",
 }
-LARGEST = 8  # disagreements that an audit lists
 
 
 class _Rows(ProgressColumn):
@@ -239,51 +237,6 @@ def before_and_after(
     if not len(losses):
         table.add_row("largest share beyond alpha", *(share(m.largest_gap()) for m in columns))
     return table
-
-
-def audit_tables(
-    found: Mapping[str, Any], models: Sequence[str], eta: float | None
-) -> list[Table | str]:
-    """What the audit found: both models side by side, then where they part ways."""
-    both = _columns(_plain_table(), [f"{found['rows']:,} labelled rows"], models)
-    both.add_row("Brier score", *(f"{x:.4f}" for x in found["brier"]))
-    shown: list[Table | str] = [both]
-    for loss in found["losses"]:
-        name = loss["loss"]
-        *own, optimum = cost([*loss["decision_loss"], loss["optimal_loss"]])
-        both.add_row(f"{name}: cost", *own)
-        both.add_row(f"{name}: cost if the outcome were known", optimum, optimum)
-        both.add_row(f"{name}: calibration gap", *(f"{x:.4f}" for x in loss["calibration_gap"]))
-        shown.append(f"\n{name}: the models disagree on {share(loss['disagreement'])} of the rows")
-        shown += _disagreements(loss, found["rows"], models, eta)
-    return shown
-
-
-def _disagreements(
-    loss: Mapping[str, Any], rows: int, models: Sequence[str], eta: float | None
-) -> list[Table | str]:
-    actions, pairs, events = loss["actions"], loss["rows"], loss["event_rows"]
-    places = [(a, b) for a in range(len(actions)) for b in range(len(actions)) if a != b]
-    places = [(a, b) for a, b in places if pairs[a][b]]
-    places.sort(key=lambda at: (-events[at[0]][at[1]], -pairs[at[0]][at[1]], at))
-    if not places:
-        return []
-    told = _columns(_plain_table(), models, ("rows", "share", "beyond alpha"))
-    for a, b in places[:LARGEST]:
-        told.add_row(
-            actions[a],
-            actions[b],
-            f"{pairs[a][b]:,}",
-            share(pairs[a][b] / rows),
-            share(events[a][b] / rows),
-        )
-    shown: list[Table | str] = [told]
-    if len(places) > LARGEST:
-        shown.append(f"... and {len(places) - LARGEST} more pairs of actions")
-    if eta is not None:
-        large = sum(events[a][b] >= exact(eta) * rows for a, b in places)
-        shown.append(f"{large} of these events have a mass of {share(eta)} (eta) or more")
-    return shown
 
 
 def log_table(patches: PatchLog, losses: LossFamily) -> Table:

@@ -18,14 +18,16 @@ from redcal_spark.engines.base import Engine
 from redcal_spark.errors import InputError
 from redcal_spark.gather import Gathered, numbered
 from redcal_spark.history import Point, history
+from redcal_spark.output import OutputNames, extend
 from redcal_spark.pair import ReconciledPair
 from redcal_spark.parallel import ordered
 from redcal_spark.readings import Problems
 from redcal_spark.reconciler import Reconciler
 from redcal_spark.splits import Split
-from redcal_spark.store.base import Commit, Store, Table
+from redcal_spark.store.base import Commit, Store, Table, written_before
 from redcal_spark.store.deltars import CATALOG_NAME, FILE_ENDINGS
 from redcal_spark.store.inputs import duplicate_ids
+from redcal_spark.store.targets import Target
 
 Progress = Callable[[int], Any]
 
@@ -78,18 +80,35 @@ class Work(Protocol):
         self,
         table: Table,
         pair: ReconciledPair,
-        target: str,
-        suffix: str,
-        skip: bool,
+        target: Target,
         commit: Commit,
         progress: Progress,
         at_end: Callable[[], None],
     ) -> tuple[int, int]:
         """Write a table's rows with their new columns; returns the version and how many rows.
 
+        What a run has written already is not written again.
         at_end: called when all rows were read and before anything is committed; it may raise.
         """
         ...
+
+
+def check_rows(
+    work: Work, table: Table, target: Target, reconciler: Reconciler, layout: Layout
+) -> None:
+    """What can be seen beforehand of writing a table's rows: columns of the target, and ids."""
+    schema = table.schema
+    nothing = pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
+    names = OutputNames(reconciler.columns, reconciler.losses, target.suffix)
+    rules = reconciler.rules(layout.binary)
+    rows = extend(nothing, layout, rules, (), names, Problems(), skip=target.skip)
+    work.store.check_rows(target, rows.schema)
+    if target.mode == "merge":
+        assert target.id is not None
+        told = work.id_problems(table, target.id)
+        if told:
+            head = "output.mode: merge needs an id on every row, and no id twice:"
+            raise InputError("\n  ".join([head, *told]))
 
 
 class InMemory:
@@ -121,17 +140,19 @@ class InMemory:
         self,
         table: Table,
         pair: ReconciledPair,
-        target: str,
-        suffix: str,
-        skip: bool,
+        target: Target,
         commit: Commit,
         progress: Progress,
         at_end: Callable[[], None],
     ) -> tuple[int, int]:
-        rows = self._extended(table, pair, suffix, skip)
+        done = written_before(self.store, target, commit)
+        if done is not None:
+            return done
+        rows = self._extended(table, pair, target.suffix, target.skip)
         first = next(rows, None)  # its schema is the table's
         if first is None:
             raise InputError(f"{table.name} has no rows")
+        self.store.check_rows(target, first.schema)
         written = 0
 
         def told(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -143,7 +164,7 @@ class InMemory:
             at_end()
 
         batches = told(chain([first], rows))
-        return self.store.write(target, first.schema, batches, "overwrite", commit), written
+        return self.store.put(target, first.schema, batches, commit), written
 
     def _extended(
         self, table: Table, pair: ReconciledPair, suffix: str, skip: bool

@@ -21,15 +21,17 @@ class Trajectory:
         resolved: Resolved,
         losses: LossFamily,
         log: Iterable[Patch] = (),
-        on_patch: Callable[[Patch], Any] | None = None,
+        on_patch: Callable[[Patch, int], Any] | None = None,
         on_round: Callable[[Patch], Any] | None = None,
+        zero_calibrations: int = 0,
     ):
         self.parameters = parameters
         self.resolved = resolved
         self.losses = losses
         self.patches = list(log)
         self.rounds = PatchLog(self.patches).rounds
-        self.zero_calibrations = 0  # calibrations that ended because the patch rounded to nothing
+        # calibrations that ended because the patch rounded to nothing; a log does not show them
+        self.zero_calibrations = zero_calibrations
         self._on_patch = on_patch
         self._on_round = on_round
 
@@ -100,5 +102,5 @@ class Trajectory:
         )
         self.patches.append(patch)
         if self._on_patch is not None:
-            self._on_patch(patch)
+            self._on_patch(patch, self.zero_calibrations)
         return patch

@@ -10,7 +10,8 @@ from typing import Any, Literal, Protocol
 
 import pyarrow as pa
 
-from redcal_spark.errors import InputError
+from redcal_spark.errors import InputError, RunError
+from redcal_spark.store.targets import Existing, Target
 
 Mode = Literal["overwrite", "append"]
 
@@ -40,29 +41,57 @@ class Table(Protocol):
 class Commit:
     """What a write says of itself in the table's own history.
 
-    phase: numbers the writes of a run to one table, so that a repeat is known as one.
+    phase: numbers the writes of a run to one table, growing, so that a repeat is known as one.
+    again: the run is resumed and may have made this write already: look first.
     """
 
     run_id: str
     fingerprint: str
     phase: int = 0
+    again: bool = False
 
-    def metadata(self) -> dict[str, str]:
-        return {"redcal_run_id": self.run_id, "redcal_fingerprint": self.fingerprint}
+    def metadata(self) -> dict[str, str | int]:
+        run = {"redcal_run_id": self.run_id, "redcal_fingerprint": self.fingerprint}
+        return {**run, "redcal_phase": self.phase}
 
     @property
     def user_metadata(self) -> str:
         """Under the one key of a commit that both delta-rs and Spark can write and read."""
         return json.dumps(self.metadata())
 
+    def wrote(self, user_metadata: str | None) -> bool:
+        """Whether an entry of a table's history is of this write."""
+        return _written_by(user_metadata) == (self.run_id, self.phase)
+
 
 def run_of(user_metadata: str | None) -> str | None:
     """The run that wrote a commit, if one of ours did."""
+    return _written_by(user_metadata)[0]
+
+
+def _written_by(user_metadata: str | None) -> tuple[str | None, int | None]:
     try:
         found = json.loads(user_metadata or "null")
     except ValueError:
-        return None
-    return found.get("redcal_run_id") if isinstance(found, dict) else None
+        return None, None
+    if not isinstance(found, dict):
+        return None, None
+    return found.get("redcal_run_id"), found.get("redcal_phase")
+
+
+def rows_of(metrics: Mapping[str, Any] | None) -> int:
+    """How many rows a commit was made of, as Spark or delta-rs counted them."""
+    counts = ("numSourceRows", "num_source_rows", "numOutputRows", "num_added_rows")
+    return next((int(metrics[name]) for name in counts if metrics and name in metrics), 0)
+
+
+def vacuumed(name: str, version: int, newest: int) -> RunError:
+    """For a version that is in the log but whose files are gone."""
+    return RunError(
+        f"{name}: version {version} can no longer be read: files of it are gone, removed by VACUUM "
+        f"perhaps. Start on the newest version, {newest}, with: redcal run; and keep old files "
+        "longer than the longest run (delta.deletedFileRetentionDuration)"
+    )
 
 
 def version_at(name: str, versions: Iterable[tuple[int, datetime]], time: str) -> int:
@@ -118,8 +147,54 @@ class Store(Protocol):
         """Write one version, whole or not at all; returns its number."""
         ...
 
-    def upsert(self, name: str, rows: pa.Table, key: str, commit: Commit) -> None:
-        """Insert rows, or replace those with the same key."""
+    def existing(self, name: str) -> Existing | None:
+        """What a table looks like that rows will be put into; None if there is none."""
+        ...
+
+    def check_rows(self, target: Target, schema: pa.Schema) -> None:
+        """Refuse rows of this schema that the target could not take."""
+        ...
+
+    def put(
+        self, target: Target, schema: pa.Schema, batches: Iterable[pa.RecordBatch], commit: Commit
+    ) -> int:
+        """Put rows into their table as the target says, whole or not at all; returns the version.
+
+        Ids to merge on must be unique and not null.
+        """
+        ...
+
+    def written(self, name: str, commit: Commit) -> tuple[int, int] | None:
+        """The version that this write made and of how many rows, if the table's history has it."""
+        ...
+
+    def of_run(self, table: Any, run_id: str) -> Table:
+        """The rows of one run in a table that runs append to."""
+        ...
+
+    def merge(
+        self,
+        name: str,
+        rows: pa.Table,
+        same: Mapping[str, str],
+        commit: Commit,
+        *,
+        insert: bool = True,
+        update: bool = True,
+    ) -> None:
+        """Replace the rows of a small table that match, insert the others; or one of the two.
+
+        same: rows match where these columns of the table equal these columns of the new rows.
+        Conflicts with other writers are tried again, with the table as it is then.
+        """
+        ...
+
+    def exists(self, name: str) -> bool:
+        """Whether there is such a Delta table."""
+        ...
+
+    def drop(self, name: str) -> None:
+        """Remove a table that this process made, with the folders it made for it."""
         ...
 
     def read(self, name: str, equal: Mapping[str, str] | None = None) -> pa.Table | None:
@@ -129,3 +204,13 @@ class Store(Protocol):
     def last_writer(self, name: str) -> str | None:
         """The run that wrote the newest version, if a run of ours did."""
         ...
+
+
+def written_before(store: Store, target: Target, commit: Commit) -> tuple[int, int] | None:
+    """The version and the rows of this write, if it was made already.
+
+    Overwriting twice does no harm, so that only a resumed run looks; to merge or append twice does.
+    """
+    if not commit.again and target.mode == "overwrite":
+        return None
+    return store.written(target.table, commit)

@@ -45,6 +45,60 @@ def unstorable(schema: pa.Schema) -> list[str]:
     return told
 
 
+def delta_type(kind: pa.DataType) -> str:
+    """What a Delta table calls a type; how Arrow holds its values makes no difference."""
+    if pa.types.is_dictionary(kind):
+        return delta_type(kind.value_type)
+    if pa.types.is_struct(kind):
+        parts = (kind.field(i) for i in range(kind.num_fields))
+        return f"struct<{', '.join(f'{part.name}: {delta_type(part.type)}' for part in parts)}>"
+    if pa.types.is_map(kind):
+        return f"map<{delta_type(kind.key_type)}, {delta_type(kind.item_type)}>"
+    if _is_list(kind):
+        return f"array<{delta_type(kind.value_type)}>"
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    if pa.types.is_timestamp(kind):
+        return "timestamp_ntz" if kind.tz is None else "timestamp"
+    return next((name for name, of_it in CALLED.items() if of_it(kind)), str(kind))
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    views = (pa.types.is_list_view, pa.types.is_large_list_view)
+    plain = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    return any(of_it(kind) for of_it in (*plain, *views))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    )
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_fixed_size_binary(kind)
+        or pa.types.is_binary_view(kind)
+    )
+
+
+CALLED: dict[str, Callable[[pa.DataType], bool]] = {
+    "void": pa.types.is_null,
+    "boolean": pa.types.is_boolean,
+    "byte": pa.types.is_int8,
+    "short": pa.types.is_int16,
+    "integer": pa.types.is_int32,
+    "long": pa.types.is_int64,
+    "float": pa.types.is_float32,
+    "double": pa.types.is_float64,
+    "string": _is_text,
+    "binary": _is_bytes,
+    "date": pa.types.is_date,
+}
+
+
 def _wider(kind: pa.DataType) -> pa.DataType:
     return WIDER.get(kind, kind)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import shutil
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
@@ -17,11 +19,12 @@ import pyarrow.fs
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalake
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from redcal_spark.errors import InputError, RedcalError, RunError
-from redcal_spark.store.base import Commit, Mode, Table, run_of, version_at
+from redcal_spark.errors import InputError, RedcalError, RunError, UsageError
+from redcal_spark.store.base import Commit, Mode, Table, rows_of, run_of, vacuumed, version_at
 from redcal_spark.store.delta_types import delta_schema, unstorable
 from redcal_spark.store.files import FileTable, first_line, open_files, stream
-from redcal_spark.store.inputs import JoinedTable, Side
+from redcal_spark.store.inputs import JoinedTable, RunTable, Side
+from redcal_spark.store.targets import RUN_ID, Existing, Target, check_rows
 
 TRIES = 20  # of a write that lost a race for the next version
 
@@ -52,11 +55,21 @@ class DeltaRsTable:
             found = QueryBuilder().register("t", self._table).execute(f"select {names} from t")
             for batch in found:
                 yield pa.record_batch(batch)
-        except (DeltaError, OSError) as err:
+        except (DeltaError, OSError, InputError) as err:
+            newest = DeltaTable(self.name).version()
+            gone = isinstance(err.__cause__ or err, FileNotFoundError)
+            if gone and self._table.version() < newest:
+                raise vacuumed(self.name, self._table.version(), newest) from err
+            if isinstance(err, InputError):
+                raise
             raise InputError(f"{self.name}: cannot be read: {first_line(err)}") from err
 
     def count(self) -> int | None:
         return int(self._table.count())
+
+    def files(self) -> list[str]:
+        """The paths of its files."""
+        return [uri.removeprefix("file://") for uri in self._table.file_uris()]
 
     def identity(self) -> dict[str, Any]:
         found = {"kind": "delta", "table": self.name, "version": self._table.version()}
@@ -67,6 +80,9 @@ class DeltaRsStore:
     """Tables are paths here. Catalog names need Spark."""
 
     name = "local"
+
+    def __init__(self) -> None:
+        self._made: dict[str, list[Path]] = {}  # folders made for tables, innermost first
 
     def open(
         self,
@@ -128,22 +144,75 @@ class DeltaRsStore:
         mode: Mode,
         commit: Commit,
     ) -> int:
-        stored = delta_schema(schema)
-        if stored != schema:
-            batches = (batch.cast(stored) for batch in batches)
-        source = _Remembering(batches)
-        rows = pa.RecordBatchReader.from_batches(stored, source)
-        properties = CommitProperties(custom_metadata=_metadata(commit), max_commit_retries=TRIES)
-
         def put(table: str, rows: pa.RecordBatchReader) -> None:
             write_deltalake(
                 table,
                 rows,
                 mode=mode,
                 schema_mode="overwrite" if mode == "overwrite" else None,
-                commit_properties=properties,
+                commit_properties=_properties(commit),
             )
 
+        return self._put(name, schema, batches, put, commit)
+
+    def existing(self, name: str) -> Existing | None:
+        try:
+            table = DeltaTable(name)
+        except TableNotFoundError:
+            return None
+        except (DeltaError, OSError) as err:
+            raise RunError(f"{name}: cannot be read: {first_line(err)}") from err
+        schema = pa.schema(table.schema().to_arrow())
+        return Existing(schema, tuple(table.metadata().partition_columns))
+
+    def check_rows(self, target: Target, schema: pa.Schema) -> None:
+        if target.cluster_by:
+            raise UsageError(
+                "output.cluster_by: only Spark clusters tables; the local engine can partition "
+                "them (output.partition_by), or choose engine.name: spark"
+            )
+        check_rows(target, schema, self.existing(target.table))
+
+    def put(
+        self, target: Target, schema: pa.Schema, batches: Iterable[pa.RecordBatch], commit: Commit
+    ) -> int:
+        if target.mode == "append":
+            batches = (_with_run(batch, commit.run_id) for batch in batches)
+
+        def put(table: str, rows: pa.RecordBatchReader) -> None:
+            old = self.existing(table)
+            if target.mode == "merge" and old is not None:
+                _merge(table, rows, old, target, commit)
+                return
+            changes: Literal["overwrite", "merge"] | None = None
+            if target.evolve and old is not None:
+                changes = "merge" if target.mode == "append" else "overwrite"
+            write_deltalake(
+                table,
+                rows,
+                mode="append" if target.mode == "append" else "overwrite",
+                schema_mode=changes,
+                partition_by=list(target.partitions_for(old, rows.schema.names)) or None,
+                commit_properties=_properties(commit),
+            )
+
+        return self._put(target.table, target.with_run(schema), batches, put, commit)
+
+    def _put(
+        self,
+        name: str,
+        schema: pa.Schema,
+        batches: Iterable[pa.RecordBatch],
+        put: Callable[[str, pa.RecordBatchReader], None],
+        commit: Commit,
+    ) -> int:
+        if commit.again and (version := self._find(name, commit)) is not None:
+            return version
+        stored = delta_schema(schema)
+        if stored != schema:
+            batches = (batch.cast(stored) for batch in batches)
+        source = _Remembering(batches)
+        rows = pa.RecordBatchReader.from_batches(stored, source)
         try:
             if DeltaTable.is_deltatable(name):
                 put(name, rows)
@@ -157,34 +226,77 @@ class DeltaRsStore:
             raise
         return self._version_of(name, commit)
 
-    def _version_of(self, name: str, commit: Commit) -> int:
-        table = DeltaTable(name)
-        for entry in table.history(100):
-            if run_of(entry.get("userMetadata")) == commit.run_id:
-                return int(entry["version"])
-        raise RunError(f"{name}: the version just written is not in its history")
+    def written(self, name: str, commit: Commit) -> tuple[int, int] | None:
+        if not DeltaTable.is_deltatable(name):
+            return None
+        for entry in DeltaTable(name).history():
+            if commit.wrote(entry.get("userMetadata")):
+                return int(entry["version"]), rows_of(entry.get("operationMetrics"))
+        return None
 
-    def upsert(self, name: str, rows: pa.Table, key: str, commit: Commit) -> None:
+    def of_run(self, table: Table, run_id: str) -> RunTable:
+        return RunTable(table, RUN_ID, run_id)
+
+    def _version_of(self, name: str, commit: Commit) -> int:
+        version = self._find(name, commit, 100)
+        if version is None:
+            raise RunError(f"{name}: the version just written is not in its history")
+        return version
+
+    def _find(self, name: str, commit: Commit, among: int | None = None) -> int | None:
+        """The version that this write made, if it was made."""
+        if not DeltaTable.is_deltatable(name):
+            return None
+        for entry in DeltaTable(name).history(among):
+            if commit.wrote(entry.get("userMetadata")):
+                return int(entry["version"])
+        return None
+
+    def merge(
+        self,
+        name: str,
+        rows: pa.Table,
+        same: Mapping[str, str],
+        commit: Commit,
+        *,
+        insert: bool = True,
+        update: bool = True,
+    ) -> None:
+        # no retries inside: a MERGE that lost a race must look at the rows again
         properties = CommitProperties(custom_metadata=_metadata(commit), max_commit_retries=0)
         made = _make_folder(Path(name))
         for left in reversed(range(TRIES)):
             try:
                 if not DeltaTable.is_deltatable(name):
-                    write_deltalake(name, rows, mode="error", commit_properties=properties)
+                    if insert:
+                        self._made[name] = made
+                        write_deltalake(name, rows, mode="error", commit_properties=properties)
                     return
                 merge = DeltaTable(name).merge(
                     rows,
-                    predicate=f"target.{key} = source.{key}",
+                    predicate=" and ".join(f"target.{t} = source.{s}" for t, s in same.items()),
                     source_alias="source",
                     target_alias="target",
                     commit_properties=properties,
                 )
-                merge.when_matched_update_all().when_not_matched_insert_all().execute()
+                if update:
+                    merge = merge.when_matched_update_all()
+                if insert:
+                    merge = merge.when_not_matched_insert_all()
+                merge.execute()
                 return
             except (DeltaError, OSError) as err:
                 if not left or isinstance(err, OSError):
-                    _remove_empty(made)
+                    remove_empty(made)
                     raise RunError(f"{name}: could not be written: {first_line(err)}") from err
+                time.sleep(random.uniform(0, 0.1))
+
+    def exists(self, name: str) -> bool:
+        return DeltaTable.is_deltatable(name)
+
+    def drop(self, name: str) -> None:
+        shutil.rmtree(name, ignore_errors=True)
+        remove_empty(self._made.pop(name, []))
 
     def read(self, name: str, equal: Mapping[str, str] | None = None) -> pa.Table | None:
         try:
@@ -223,6 +335,44 @@ def _metadata(commit: Commit) -> dict[str, str]:
     return {"userMetadata": commit.user_metadata}
 
 
+def _properties(commit: Commit) -> CommitProperties:
+    return CommitProperties(custom_metadata=_metadata(commit), max_commit_retries=TRIES)
+
+
+def _with_run(batch: pa.RecordBatch, run_id: str) -> pa.RecordBatch:
+    return batch.append_column(RUN_ID, pa.repeat(pa.scalar(run_id, pa.string()), batch.num_rows))
+
+
+def _merge(
+    table: str, rows: pa.RecordBatchReader, old: Existing, target: Target, commit: Commit
+) -> None:
+    """Insert new rows, replace those that changed, leave all others as they are."""
+    assert target.id is not None
+    id = _quoted(target.id)
+    differs = []
+    for name in (n for n in rows.schema.names if n != target.id):
+        new = f"source.{_quoted(name)}"
+        if name in old.schema.names:
+            differs.append(f"({new} is distinct from target.{_quoted(name)})")
+        else:  # the table is about to get this column, empty
+            differs.append(f"({new} is not null)")
+    columns = {f"target.{_quoted(n)}": f"source.{_quoted(n)}" for n in rows.schema.names}
+    merge = DeltaTable(table).merge(
+        rows,
+        predicate=f"target.{id} = source.{id}",
+        source_alias="source",
+        target_alias="target",
+        merge_schema=target.evolve,
+        commit_properties=_properties(commit),
+    )
+    merge = merge.when_matched_update(columns, " or ".join(differs) or "false")
+    merge.when_not_matched_insert(columns).execute()
+    if not any(commit.wrote(e.get("userMetadata")) for e in DeltaTable(table).history(100)):
+        # nothing differed, and delta-rs made no version: an empty one says that the run was here
+        nothing = old.schema.empty_table()
+        write_deltalake(table, nothing, mode="append", commit_properties=_properties(commit))
+
+
 def _load_version(name: str, table: DeltaTable, version: int | str) -> None:
     newest = table.version()
     if isinstance(version, str):
@@ -244,6 +394,7 @@ def _put_new(
     """Make a table: beside its place, then move it there, so that it is whole or not at all."""
     made = _make_folder(path.parent)
     partial = path.parent / f".{path.name}.{commit.run_id}.partial"
+    shutil.rmtree(partial, ignore_errors=True)  # of this run, when it died
     try:
         put(str(partial), rows)
         try:
@@ -253,7 +404,7 @@ def _put_new(
             put(str(path), dataset.scanner().to_reader())
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-        _remove_empty(made)
+        remove_empty(made)
 
 
 def _elsewhere(name: str) -> str | None:
@@ -285,7 +436,7 @@ class _Remembering:
 
 def _make_folder(path: Path) -> list[Path]:
     """Make the folder and its parents; returns those that are new, innermost first."""
-    made = [p for p in (path, *path.parents) if not p.exists()]
+    made = missing_folders(path)
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as err:
@@ -293,7 +444,12 @@ def _make_folder(path: Path) -> list[Path]:
     return made
 
 
-def _remove_empty(folders: Sequence[Path]) -> None:
+def missing_folders(path: str | Path) -> list[Path]:
+    """Of a folder and its parents those that are not there, innermost first."""
+    return [p for p in (Path(path), *Path(path).parents) if not p.exists()]
+
+
+def remove_empty(folders: Sequence[Path]) -> None:
     for folder in folders:
         if folder.is_dir() and not any(folder.iterdir()):
             folder.rmdir()

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from heapq import nsmallest
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from redcal_spark.columns import Columns, ScoreColumns
 from redcal_spark.config import Input, ScoreTable, SplitByColumn
@@ -43,6 +45,20 @@ def open_input(store: Store, given: Input) -> tuple[Table, Columns]:
             sides.append(Side(table, found, given.id or "", _names(names[model - 1])))
     joined = store.join(main, sides, given.id or "", given.join) if sides else main
     return joined, columns
+
+
+def pinned(given: Input, identity: Mapping[str, Any]) -> Input:
+    """The same input at the Delta versions that an identity names."""
+    found = [identity] if identity["kind"] != "join" else list(identity["tables"])
+    versions = [part.get("version") for part in found]
+    changes: dict[str, Any] = {} if versions[0] is None else {"version": versions[0]}
+    own = [m for m in (1, 2) if given.score_table(m) is not None]
+    for model, version in zip(own, versions[1:], strict=True):
+        if version is not None:
+            table = given.score_table(model)
+            assert table is not None
+            changes[f"model_{model}"] = table.model_copy(update={"version": version})
+    return given.model_copy(update=changes)
 
 
 def _scores(given: Input, model: int, taken: Sequence[str]) -> ScoreColumns:
@@ -182,6 +198,31 @@ class JoinedTable:
         return repeated, rows
 
 
+class RunTable:
+    """The rows of one run, in a table that runs append to."""
+
+    def __init__(self, table: Table, column: str, run_id: str):
+        self.name = table.name
+        self._table, self._column, self._run_id = table, column, run_id
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._table.schema
+
+    def count(self) -> int | None:
+        return None
+
+    def identity(self) -> dict[str, Any]:
+        return self._table.identity() | {self._column: self._run_id}
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        wanted = list(self.schema.names if columns is None else columns)
+        for batch in self._table.batches(list(dict.fromkeys([*wanted, self._column]))):
+            kept = batch.filter(pc.equal(batch.column(self._column), self._run_id))
+            if kept.num_rows:
+                yield kept.select(wanted)
+
+
 def check_join(main: Table, sides: Sequence[Side], id: str) -> None:
     """What can be seen of a join beforehand: columns, and the types of the ids."""
     problems = _missing(main, [id])
@@ -259,7 +300,7 @@ def _told(index: pd.Index[Any], repeated: pd.Index[Any], name: str) -> list[str]
 
 def _tell(what: str, ids: pd.Index[Any]) -> list[str]:
     ids = ids[ids.notna()].unique()
-    return in_words(what, len(ids), ids[:EXAMPLES].tolist())
+    return in_words(what, len(ids), nsmallest(EXAMPLES, ids.tolist()))
 
 
 def null_ids(count: int, name: str) -> list[str]:
@@ -267,7 +308,7 @@ def null_ids(count: int, name: str) -> list[str]:
 
 
 def in_words(what: str, count: int, first: Sequence[Any]) -> list[str]:
-    """Ids that something is the matter with: how many, and the first few."""
+    """Ids that something is the matter with: how many, and the first few in their order."""
     shown = ", ".join(map(repr, first))
     return [f"{what}: {_ids(count)}, first {shown}"] if count else []
 

@@ -6,93 +6,38 @@ quoted, values never pasted into SQL.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import random
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import col, expr
+from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+from pyspark.sql.functions import col, expr, lit
 
-from redcal_spark.engines.spark import quoted
-from redcal_spark.engines.spark_frames import arrow_schema, column, spark_schema
+from redcal_spark.engines.scratch import remove_folder
+from redcal_spark.engines.spark_frames import arrow_schema, column
 from redcal_spark.errors import InputError, RunError
-from redcal_spark.store.base import Commit, Mode, run_of, version_at
-from redcal_spark.store.delta_types import unstorable
-from redcal_spark.store.deltars import DeltaRsStore
-from redcal_spark.store.files import FileTable, first_line
+from redcal_spark.store.base import Commit, Mode, rows_of, run_of, version_at
+from redcal_spark.store.delta_types import delta_schema, unstorable
+from redcal_spark.store.deltars import (
+    DeltaRsStore,
+    DeltaRsTable,
+    missing_folders,
+    remove_empty,
+)
+from redcal_spark.store.files import FileTable
 from redcal_spark.store.inputs import Side
 from redcal_spark.store.spark_join import join_frames
+from redcal_spark.store.spark_merge import merge_rows
+from redcal_spark.store.spark_tables import Place, SparkTable, explained, spark_types, told
+from redcal_spark.store.targets import RUN_ID, Existing, Target, check_rows
 
 TRIES = 20  # of a write that lost a race for the next version
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a table is: a path, or a name in the catalog."""
-
-    name: str
-
-    @property
-    def is_path(self) -> bool:
-        return "/" in self.name or self.name.startswith(".") or Path(self.name).exists()
-
-    @property
-    def sql(self) -> str:
-        """The table in SQL."""
-        if self.is_path:
-            return "delta.`" + self.name.replace("`", "``") + "`"
-        return quoted(self.name)
-
-    @property
-    def absolute(self) -> Place:
-        """Spark resolves relative paths against the folder its server was started in."""
-        if self.is_path and "://" not in self.name:
-            return Place(str(Path(self.name).absolute()))
-        return self
-
-
-class SparkTable:
-    """One version of a table, as a DataFrame."""
-
-    def __init__(self, name: str, frame: DataFrame, identity: dict[str, Any], files: Any = None):
-        self.name = name
-        self.frame = frame
-        self._identity = identity
-        self._files: FileTable | None = files
-
-    @property
-    def schema(self) -> pa.Schema:
-        return arrow_schema(self.frame)
-
-    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """The rows at the driver: for small tables."""
-        frame = self.frame if columns is None else self.frame.select(*map(column, columns))
-        yield from frame.toArrow().to_batches()
-
-    def first(self, columns: Sequence[str]) -> pa.RecordBatch | None:
-        """A few rows, to look at."""
-        found = self.frame.select(*map(column, columns)).limit(64).toArrow().to_batches()
-        return next((batch for batch in found if batch.num_rows), None)
-
-    def count(self) -> int | None:
-        return None
-
-    def identity(self) -> dict[str, Any]:
-        return self._identity if self._files is None else self._files.identity()
-
-    def explain(self, err: Exception) -> Exception:
-        """Why a pass over the rows failed: files are read here to tell, in words."""
-        if self._files is not None:
-            try:
-                for _ in self._files.batches():
-                    pass
-            except InputError as found:
-                return found
-        return RunError(f"{self.name}: {told(err)}")
 
 
 class SparkStore:
@@ -102,6 +47,7 @@ class SparkStore:
 
     def __init__(self, spark: SparkSession):
         self.spark = spark
+        self._made: dict[str, list[Path]] = {}  # folders made for tables, innermost first
         self._local = DeltaRsStore()  # for what can be seen of paths without reading tables
 
     def open(
@@ -112,18 +58,34 @@ class SparkStore:
         fractions: Sequence[str] = (),
     ) -> SparkTable:
         place = Place(name).absolute
-        if place.is_path and not Path(name, "_delta_log").is_dir() and "://" not in name:
+        if place.is_here and not Path(name, "_delta_log").is_dir():
             return self._open_files(name, version, separator, fractions)
-        pinned = self._pinned(name, place, version)
-        reader = self.spark.read.option("versionAsOf", str(pinned["version"]))
-        try:
+        seen = self._seen(name) if place.is_here else None
+        if isinstance(
+            seen, DeltaRsTable
+        ):  # looked up here it is quicker, and told in the same words
+            seen = self._local.open(name, version)
+            found = seen.identity()
+        else:
+            found = self._pinned(name, place, version, seen)
+            seen = None
+        reader = self.spark.read.option("versionAsOf", str(found["version"]))
+
+        def frame() -> DataFrame:
             if place.is_path:
-                frame = reader.format("delta").load(place.name)
-            else:
-                frame = reader.table(place.sql)
-        except PySparkException as err:
-            raise InputError(f"{name}: cannot be read: {first_line(err)}") from err
-        return SparkTable(name, frame, pinned)
+                return reader.format("delta").load(place.name)
+            return reader.table(place.sql)
+
+        return SparkTable(name, frame, lambda: found, seen)
+
+    def _seen(self, name: str) -> DeltaRsTable | InputError:
+        """A Delta table as this process sees it; why not, if it needs Spark."""
+        try:
+            table = self._local.open(name)
+        except InputError as err:
+            return err
+        assert isinstance(table, DeltaRsTable)
+        return table
 
     def _open_files(
         self, name: str, version: int | str | None, separator: str, fractions: Sequence[str]
@@ -132,28 +94,41 @@ class SparkStore:
         table = self._local.open(name, version, separator, fractions)
         assert isinstance(table, FileTable)
         files = [str(Path(f).absolute()) for f in table.files]
-        if table.kind == "parquet":
-            reader = self.spark.read
-            if Path(name).is_dir():
-                reader = reader.option("basePath", str(Path(name).absolute()))
-            return SparkTable(name, reader.parquet(*files), table.identity(), table)
-        frame = (
-            self.spark.read.schema(spark_schema(table.schema))
-            .options(header=True, sep=separator, multiLine=True, escape='"', mode="FAILFAST")
-            .csv(files)
-        )
-        return SparkTable(name, frame, table.identity(), table)
 
-    def _pinned(self, name: str, place: Place, version: int | str | None) -> dict[str, Any]:
-        """The version to read, as a number, so that every pass reads the same rows."""
-        try:
+        def frame() -> DataFrame:
+            if table.kind == "parquet":
+                reader = self.spark.read
+                if Path(name).is_dir():
+                    reader = reader.option("basePath", str(Path(name).absolute()))
+                return reader.parquet(*files)
+            return (
+                self.spark.read.schema(spark_types(table.schema))
+                .options(header=True, sep=separator, multiLine=True, escape='"', mode="FAILFAST")
+                .csv(files)
+            )
+
+        return SparkTable(name, frame, table.identity, table)
+
+    def _pinned(
+        self, name: str, place: Place, version: int | str | None, why: InputError | None
+    ) -> dict[str, Any]:
+        """The version to read, as a number, so that every pass reads the same rows.
+
+        why: what is wrong with it in other eyes, told if Spark cannot read it either. Times are
+        those of Delta's history: of the files of the log.
+        """
+
+        def refusal(err: Exception) -> Exception:
+            if why is not None:
+                return why
+            if "NOT_FOUND" in str(err) and not place.is_path:
+                return InputError(f"{name}: no such table in the catalog")
+            return InputError(f"{name}: not a readable Delta table: {told(err)}")
+
+        with explained(refusal):
             entries = self.spark.sql(f"DESCRIBE HISTORY {place.sql}").select("version", "timestamp")
             found = [(int(r["version"]), _utc(r["timestamp"])) for r in entries.collect()]
             detail = self.spark.sql(f"DESCRIBE DETAIL {place.sql}").select("id").collect()[0]
-        except PySparkException as err:
-            if not place.is_path:
-                raise InputError(f"{name}: no such table in the catalog") from err
-            raise InputError(f"{name}: not a readable Delta table: {first_line(err)}") from err
         newest = max(v for v, _ in found)
         if version is None:
             chosen = newest
@@ -169,9 +144,14 @@ class SparkStore:
     def join(
         self, main: SparkTable, sides: Sequence[Side], id: str, policy: Literal["error", "inner"]
     ) -> SparkTable:
-        tables = [main.identity(), *(side.table.identity() for side in sides)]
-        frame = join_frames(main, sides, id, policy)
-        return SparkTable(main.name, frame, {"kind": "join", "tables": tables})
+        tables: list[Any] = [main, *(side.table for side in sides)]
+        with explained(main.explain):
+            frame = join_frames(main, sides, id, policy)
+        return SparkTable(
+            main.name,
+            lambda: frame,
+            lambda: {"kind": "join", "tables": [table.identity() for table in tables]},
+        )
 
     def check_target(self, name: str, key: str) -> str | None:
         place = Place(name)
@@ -189,63 +169,173 @@ class SparkStore:
         commit: Commit,
     ) -> int:
         """Write rows that are at the driver."""
-        table = pa.Table.from_batches(list(batches), schema)
-        frame = self.spark.createDataFrame(table)
-        return self.write_frame(name, frame, mode, commit)
+        return self.write_frame(name, self._made_of(schema, batches), mode, commit)
 
     def write_frame(self, name: str, frame: DataFrame, mode: Mode, commit: Commit) -> int:
         """Write a frame as one version. A repeat of the same phase of a run is skipped by Delta."""
         place = Place(name).absolute
-        writer = (
+        if commit.again and self._exists(place):
+            version = self._find(name, commit)
+            if version is not None:
+                return version
+        writer = self._writer(frame, name, mode, commit)
+        if mode == "overwrite":
+            writer = writer.option("overwriteSchema", "true")
+        self._save(writer, place, name)
+        return self._version_of(name, commit)
+
+    def _writer(self, frame: DataFrame, name: str, mode: Mode, commit: Commit) -> DataFrameWriter:
+        return (
             frame.write.format("delta")
             .mode(mode)
             .option("userMetadata", commit.user_metadata)
             .option("txnAppId", f"{commit.run_id}:{name}")
             .option("txnVersion", str(commit.phase))
         )
-        if mode == "overwrite":
-            writer = writer.option("overwriteSchema", "true")
-        try:
+
+    def _save(self, writer: DataFrameWriter, place: Place, name: str) -> None:
+        with explained(partial(_unwritten, name)):
             if place.is_path:
                 writer.save(place.name)
             else:
                 writer.saveAsTable(place.sql)
-        except PySparkException as err:
-            raise RunError(f"{name}: could not be written: {told(err)}") from err
+
+    # --- reconciled rows ------------------------------------------------------------------------
+
+    def existing(self, name: str) -> Existing | None:
+        place = Place(name).absolute
+        if not self._exists(place):
+            return None
+        with explained(partial(_unread, name)):
+            schema = arrow_schema(self._frame(place))
+            found = self.spark.sql(f"DESCRIBE DETAIL {place.sql}")
+            detail = found.select("partitionColumns", "clusteringColumns").collect()[0]
+        return Existing(schema, *(tuple(part or ()) for part in detail))
+
+    def check_rows(self, target: Target, schema: pa.Schema) -> None:
+        check_rows(target, schema, self.existing(target.table))
+
+    def put(
+        self, target: Target, schema: pa.Schema, batches: Iterable[pa.RecordBatch], commit: Commit
+    ) -> int:
+        return self.put_frame(target, self._made_of(schema, batches), commit)
+
+    def _made_of(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> DataFrame:
+        """Rows that are at the driver as a frame, in the types that the embedded store writes."""
+        stored = delta_schema(schema)
+        table = pa.Table.from_batches(list(batches), schema).cast(stored)
+        return self.spark.createDataFrame(table, spark_types(stored))
+
+    def put_frame(self, target: Target, frame: DataFrame, commit: Commit) -> int:
+        """Put a frame's rows into their table as the target says; returns the version."""
+        name = target.table
+        place = Place(name).absolute
+        old = self.existing(name)
+        if target.mode == "merge" and old is not None:
+            with explained(partial(_unwritten, name)):
+                merge_rows(place, frame, old, target, commit)
+            if self._find(name, commit, 100) is None:
+                # nothing differed, or the session may not say who writes: an empty version says it
+                self._save(
+                    self._writer(self._frame(place).limit(0), name, "append", commit), place, name
+                )
+            return self._version_of(name, commit)
+        mode: Mode = "append" if target.mode == "append" else "overwrite"
+        if mode == "append":
+            frame = frame.withColumn(RUN_ID, lit(commit.run_id))
+        writer = self._writer(frame, name, mode, commit)
+        if partitions := target.partitions_for(old, frame.columns):
+            writer = writer.partitionBy(*partitions)
+        elif clusters := target.clusters_for(old, frame.columns):
+            writer = writer.clusterBy(*clusters)
+        if target.evolve and old is not None:
+            change = "mergeSchema" if mode == "append" else "overwriteSchema"
+            writer = writer.option(change, "true")
+        self._save(writer, place, name)
         return self._version_of(name, commit)
 
+    def written(self, name: str, commit: Commit) -> tuple[int, int] | None:
+        if not self._exists(Place(name).absolute):
+            return None
+        version = self._find(name, commit)
+        return None if version is None else (version, self.rows_written(name, version))
+
+    def of_run(self, table: SparkTable, run_id: str) -> SparkTable:
+        return SparkTable(
+            table.name,
+            lambda: table.frame.where(col(RUN_ID) == run_id),
+            lambda: table.identity() | {RUN_ID: run_id},
+        )
+
     def _version_of(self, name: str, commit: Commit) -> int:
-        for version, run_id in self._writers(name, 100):
-            if run_id == commit.run_id:
+        version = self._find(name, commit, 100)
+        if version is None:
+            raise RunError(f"{name}: the version just written is not in its history")
+        return version
+
+    def _find(self, name: str, commit: Commit, among: int | None = None) -> int | None:
+        """The version that this write made, if it was made."""
+        for version, metadata in self._history(name, among):
+            if commit.wrote(metadata):
                 return version
-        raise RunError(f"{name}: the version just written is not in its history")
+        return None
 
     def rows_written(self, name: str, version: int) -> int:
         sql = f"DESCRIBE HISTORY {Place(name).absolute.sql}"
         found = self.spark.sql(sql).where(col("version") == version).select("operationMetrics")
-        return int(found.collect()[0]["operationMetrics"].get("numOutputRows", 0))
+        return rows_of(found.collect()[0]["operationMetrics"])
 
-    def _writers(self, name: str, limit: int) -> list[tuple[int, str | None]]:
-        sql = f"DESCRIBE HISTORY {Place(name).absolute.sql} LIMIT {limit:d}"
+    def _history(self, name: str, limit: int | None) -> list[tuple[int, str | None]]:
+        """Versions and what their commits say of themselves, newest first."""
+        most = "" if limit is None else f" LIMIT {limit:d}"
+        sql = f"DESCRIBE HISTORY {Place(name).absolute.sql}{most}"
         rows = self.spark.sql(sql).select("version", "userMetadata").collect()
-        return [(int(r["version"]), run_of(r["userMetadata"])) for r in rows]
+        return [(int(r["version"]), r["userMetadata"]) for r in rows]
 
-    def upsert(self, name: str, rows: pa.Table, key: str, commit: Commit) -> None:
+    def merge(
+        self,
+        name: str,
+        rows: pa.Table,
+        same: Mapping[str, str],
+        commit: Commit,
+        *,
+        insert: bool = True,
+        update: bool = True,
+    ) -> None:
         place = Place(name).absolute
         source = self.spark.createDataFrame(rows)
         if not self._exists(place):
+            if not insert:
+                return
+            self._made[name] = missing_folders(place.name) if place.is_path else []
             self._create(place, source.limit(0))
-        target = place.sql if not place.is_path else f"spark_catalog.{place.sql}"
+        equal = " and ".join(
+            f"source.{column(s)} = {place.in_merge}.{column(t)}" for t, s in same.items()
+        )
         for left in reversed(range(TRIES)):
             try:
-                merge = source.alias("source").mergeInto(
-                    place.sql, expr(f"source.{quoted(key)} = {target}.{quoted(key)}")
-                )
-                merge.whenMatched().updateAll().whenNotMatched().insertAll().merge()
+                merge = source.alias("source").mergeInto(place.sql, expr(equal))
+                if update:
+                    merge = merge.whenMatched().updateAll()
+                if insert:
+                    merge = merge.whenNotMatched().insertAll()
+                merge.merge()
                 return
             except PySparkException as err:
                 if not left or "CONCURRENT" not in str(err).upper():
                     raise RunError(f"{name}: could not be written: {told(err)}") from err
+                time.sleep(random.uniform(0, 0.5))
+
+    def exists(self, name: str) -> bool:
+        return self._exists(Place(name).absolute)
+
+    def drop(self, name: str) -> None:
+        place = Place(name).absolute
+        if not place.is_path:
+            self.spark.sql(f"DROP TABLE IF EXISTS {place.sql}")
+            return
+        remove_folder(place.name)
+        remove_empty(self._made.pop(name, []))
 
     def _create(self, place: Place, empty: DataFrame) -> None:
         writer = empty.write.format("delta").mode("ignore")
@@ -267,10 +357,7 @@ class SparkStore:
         place = Place(name).absolute
         if not self._exists(place):
             return None
-        if place.is_path:
-            frame = self.spark.read.format("delta").load(place.name)
-        else:
-            frame = self.spark.read.table(place.sql)
+        frame = self._frame(place)
         for name_, value in (equal or {}).items():
             if name_ not in frame.columns:
                 has = ", ".join(frame.columns)
@@ -278,10 +365,16 @@ class SparkStore:
             frame = frame.where(col(column(name_)) == value)
         return frame.toArrow()
 
+    def _frame(self, place: Place) -> DataFrame:
+        """The newest version."""
+        if place.is_path:
+            return self.spark.read.format("delta").load(place.name)
+        return self.spark.read.table(place.sql)
+
     def last_writer(self, name: str) -> str | None:
         if not self._exists(Place(name).absolute):
             return None
-        return self._writers(name, 1)[0][1]
+        return run_of(self._history(name, 1)[0][1])
 
 
 def _utc(time: datetime) -> datetime:
@@ -289,6 +382,9 @@ def _utc(time: datetime) -> datetime:
     return time.astimezone(UTC)
 
 
-def told(err: Exception) -> str:
-    """What Spark says, without its stack."""
-    return first_line(err)[:500]
+def _unwritten(name: str, err: Exception) -> RunError:
+    return RunError(f"{name}: could not be written: {told(err)}")
+
+
+def _unread(name: str, err: Exception) -> RunError:
+    return RunError(f"{name}: cannot be read: {told(err)}")

@@ -44,7 +44,11 @@ def join_frames(
         joined = joined.join(
             bad_ids, joined[column(id)] == bad_ids["_redcal_left_out"], "left_anti"
         )
-        warnings.warn("; ".join(["the join leaves rows out", *told]), JoinWarning, stacklevel=4)
+        before, after = rows.count(), joined.count()
+        if not after:
+            raise InputError("\n  ".join(["the join leaves no rows:", *told]))
+        left = f"the join leaves out {before - after:,} of {before:,} rows"
+        warnings.warn("; ".join([left, *told]), JoinWarning, stacklevel=4)
     return joined
 
 

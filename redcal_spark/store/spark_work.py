@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from redcal_spark.columns import Layout
 from redcal_spark.engines.base import Engine
 from redcal_spark.engines.spark import DRIVER_BUDGET, Scratch, SparkScan
-from redcal_spark.engines.spark_frames import layout_of, scan_frame
+from redcal_spark.engines.spark_frames import arrow_schema, layout_of, scan_frame
 from redcal_spark.errors import InputError, RunError
 from redcal_spark.history import Point
 from redcal_spark.pair import ReconciledPair
 from redcal_spark.reconciler import Reconciler
 from redcal_spark.splits import Split
-from redcal_spark.store.base import Commit, Table
-from redcal_spark.store.spark import SparkStore, SparkTable
+from redcal_spark.store.base import Commit, Table, written_before
+from redcal_spark.store.spark import SparkStore
 from redcal_spark.store.spark_join import id_problems
+from redcal_spark.store.spark_tables import SparkTable, explained, is_sparks
+from redcal_spark.store.targets import Target
 
 
 class OnSpark:
@@ -43,7 +44,9 @@ class OnSpark:
         return _frame(table).first(columns)
 
     def id_problems(self, table: Table, id: str) -> list[str]:
-        return id_problems(_frame(table).frame, id, table.name)
+        source = _frame(table)
+        with explained(source.explain):
+            return id_problems(source.frame, id, table.name)
 
     def scan(
         self,
@@ -65,11 +68,10 @@ class OnSpark:
                 self._threads,
             )
             reconciler.check_gathered(found.gathered, table.name)
-        except PySparkException as err:
+        except BaseException as err:
             scratch.close()
-            raise source.explain(err) from err
-        except BaseException:
-            scratch.close()
+            if isinstance(err, Exception) and is_sparks(err):
+                raise source.explain(err) from err
             raise
         progress(found.gathered.rows)
         return ScannedOnSpark(found, layout, reconciler, scratch)
@@ -78,22 +80,25 @@ class OnSpark:
         self,
         table: Table,
         pair: ReconciledPair,
-        target: str,
-        suffix: str,
-        skip: bool,
+        target: Target,
         commit: Commit,
         progress: Callable[[int], Any],
         at_end: Callable[[], None],
     ) -> tuple[int, int]:
         """One job reads, maps and writes. Files that change meanwhile are noticed after it."""
+        done: tuple[int, int] | None = written_before(self.store, target, commit)
+        if done is not None:
+            return done
         source = _frame(table)
-        rows = pair.apply(source.frame, suffix=suffix, on_bad_rows="skip" if skip else "error")
+        policy: Literal["skip", "error"] = "skip" if target.skip else "error"
+        rows = pair.apply(source.frame, suffix=target.suffix, on_bad_rows=policy)
+        self.store.check_rows(target, arrow_schema(rows))
         at_end()
         try:
-            version = self.store.write_frame(target, rows, "overwrite", commit)
+            version = self.store.put_frame(target, rows, commit)
         except RunError as err:
             raise _ours(err, table.name) from err
-        written = self.store.rows_written(target, version)
+        written = self.store.rows_written(target.table, version)
         progress(written)
         return version, written
 

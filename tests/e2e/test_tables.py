@@ -221,19 +221,19 @@ def test_a_failure_between_writes_shows_no_half_a_run(
 def test_a_failure_that_cannot_be_recorded_is_still_the_first_one(
     work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    upsert, calls = DeltaRsStore.upsert, 0
+    merge, calls = DeltaRsStore.merge, 0
 
-    def second_fails(store: DeltaRsStore, *arguments: Any) -> None:
+    def second_fails(store: DeltaRsStore, *arguments: Any, **named: Any) -> None:
         nonlocal calls
         calls += 1
         if calls > 1:
             raise RunError("no ledger any more")
-        upsert(store, *arguments)
+        merge(store, *arguments, **named)
 
     def fails(*_: object) -> int:
         raise OSError("the disk is gone")
 
-    monkeypatch.setattr(DeltaRsStore, "upsert", second_fails)
+    monkeypatch.setattr(DeltaRsStore, "merge", second_fails)
     monkeypatch.setattr(DeltaRsStore, "write", fails)
     told_ = work.redcal("run")
     assert told_.code == 1

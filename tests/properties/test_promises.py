@@ -250,7 +250,7 @@ def test_on_patch_sees_every_new_patch_once_and_in_order() -> None:
     problem, pair = converged(CONVERGING[0])
     seen: list[Any] = []
     model, found, layout = gathered(problem)
-    model.fit_gathered(found, layout, log=pair.log[:1], on_patch=seen.append)
+    model.fit_gathered(found, layout, log=pair.log[:1], on_patch=lambda p, _: seen.append(p))
     assert seen == list(pair.log[1:])
 
 

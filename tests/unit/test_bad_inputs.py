@@ -1,67 +1,27 @@
 """What users get wrong, through the command line: exit code, full message, nothing left behind.
 
-The corpus is `tests/bad_inputs`: configurations, data, and sessions in which every command stands
-with all that it prints (`[...]` stands for words of another library) and its exit code.
+The corpus is `tests/bad_inputs`: configurations, data, and sessions. tests/spark has it on Spark.
 """
 
 from __future__ import annotations
 
 import os
-import re
-import shlex
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from redcal_spark.cli import main
-from tests.bad_inputs.build import build
-
-CORPUS = Path(__file__).parents[1] / "bad_inputs"
-LOG_LINE = re.compile(r"^\d{4}-\d\d-\d\d .*\n", re.MULTILINE)
-
-
-@dataclass(frozen=True)
-class Case:
-    """One command of a session."""
-
-    name: str
-    command: str
-    message: str
-    exit_code: int
-
-    @property
-    def arguments(self) -> list[str]:
-        return shlex.split(self.command)[1:]
-
-    def matches(self, text: str) -> bool:
-        pattern = ".*".join(re.escape(part) for part in self.message.split("[...]"))
-        return re.fullmatch(pattern, text) is not None
-
-
-def cases() -> Iterator[Case]:
-    for session in sorted(CORPUS.glob("*.txt")):
-        found = re.findall(
-            r"^# (.+)\n\$ (.+)\n((?:.*\n)*?)\[exit (\d)\]$", session.read_text(), re.MULTILINE
-        )
-        for title, command, message, code in found:
-            yield Case(f"{session.stem}: {title}", command, message, int(code))
-
-
-CASES = list(cases())
+from tests.bad_inputs.sessions import CASES, CORPUS, LOG_LINE, Case, lay_out, told, unchanged
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("bad_inputs")
-    for config in CORPUS.glob("*.yaml"):
-        shutil.copy(config, folder)
-    shutil.copytree(CORPUS / "data", folder / "data")
-    build(folder / "built")
+    lay_out(folder)
     return folder
 
 
@@ -69,24 +29,8 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def clean(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The corpus as the current folder; nothing in it may have changed in the end."""
     monkeypatch.chdir(corpus)
-    before = tree(corpus)
-    yield corpus
-    left = tree(corpus)
-    for path in sorted(left.keys() - before.keys(), reverse=True):  # for the sake of other tests
-        (corpus / path).rmdir() if (corpus / path).is_dir() else (corpus / path).unlink()
-    assert left == before
-
-
-def tree(folder: Path) -> dict[str, int]:
-    """Every path below a folder and when it changed."""
-    return {str(path.relative_to(folder)): path.stat().st_mtime_ns for path in folder.rglob("*")}
-
-
-def told(capsys: pytest.CaptureFixture[str]) -> str:
-    """What was printed, but for log lines."""
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    return LOG_LINE.sub("", captured.err)
+    with unchanged(corpus):
+        yield corpus
 
 
 def test_the_corpus_is_large_and_every_session_was_read() -> None:

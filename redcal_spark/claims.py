@@ -1,0 +1,307 @@
+"""Claims: a bound, what was measured, and the verdict. Exact numbers, plain data."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from fractions import Fraction
+from typing import Any, Literal, Protocol, get_args
+
+from redcal_spark.errors import ModelFileError
+from redcal_spark.intervals import Interval
+from redcal_spark.kernel import Rules
+from redcal_spark.losses import LossFamily
+from redcal_spark.parameters import Parameters, Resolved, Status
+from redcal_spark.patches import PatchLog
+
+Verdict = Literal["pass", "fail", "not covered"]
+Relation = Literal["<", "<=", ">", ">=", "=="]
+SplitName = Literal["fit", "judge"]
+When = Literal["before", "after"]
+
+
+class Fitted(Protocol):
+    """What a certificate must know of a reconciled pair."""
+
+    @property
+    def parameters(self) -> Parameters: ...
+    @property
+    def resolved(self) -> Resolved: ...
+    @property
+    def losses(self) -> LossFamily: ...
+    @property
+    def rules(self) -> Rules: ...
+    @property
+    def binary(self) -> bool: ...
+    @property
+    def n_classes(self) -> int: ...
+    @property
+    def rows(self) -> int: ...
+    @property
+    def status(self) -> Status: ...
+    @property
+    def log(self) -> PatchLog: ...
+    @property
+    def zero_calibrations(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class Root:
+    """The square root of a fraction, kept exact by its square."""
+
+    square: Fraction
+
+    def __post_init__(self) -> None:
+        if self.square < 0:
+            raise ValueError(f"no square root of {self.square}")
+
+
+Number = Fraction | Root
+
+
+def compare(one: Number, two: Number) -> int:
+    """-1, 0 or 1, exactly: squares with their signs have the same order."""
+    a, b = (x.square if isinstance(x, Root) else x * abs(x) for x in (one, two))
+    return (a > b) - (a < b)
+
+
+def holds(measured: Number, relation: Relation, bound: Number) -> bool:
+    order = compare(measured, bound)
+    return {
+        "<": order < 0,
+        "<=": order <= 0,
+        ">": order > 0,
+        ">=": order >= 0,
+        "==": order == 0,
+    }[relation]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One claim: `measured` `relation` `bound`.
+
+    verdict: pass and fail are about the numbers. not covered: the theorem promises nothing here, or
+    there are too few rows to tell; `why` says so. measured is None where nobody measured.
+    """
+
+    name: str
+    claim: str
+    split: SplitName
+    relation: Relation
+    bound: Number
+    measured: Number | None
+    verdict: Verdict
+    why: str = ""
+    loss: str | None = None
+    model: int | None = None
+    interval: Interval | None = None
+
+    def __post_init__(self) -> None:
+        kinds = ((self.verdict, Verdict), (self.relation, Relation), (self.split, SplitName))
+        for value, kind in kinds:
+            if value not in get_args(kind):
+                raise ValueError(f"check {self.name!r}: {value!r} is none of {get_args(kind)}")
+        if self.verdict != "not covered" and self.holds != (self.verdict == "pass"):
+            raise ValueError(f"check {self.name!r}: its numbers do not say {self.verdict!r}")
+        if self.verdict == "not covered" and not self.why:
+            raise ValueError(f"check {self.name!r}: not covered, and no reason")
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        claim: str,
+        measured: Number | None,
+        relation: Relation,
+        bound: Number,
+        *,
+        split: SplitName = "fit",
+        uncovered: str | None = None,
+        why: str = "",
+        loss: str | None = None,
+        model: int | None = None,
+        interval: Interval | None = None,
+    ) -> Check:
+        """The check with its verdict. uncovered: why nothing is promised, if so.
+
+        A number with an interval fails only if all of the interval does.
+        """
+        verdict: Verdict
+        if uncovered is not None or measured is None:
+            verdict, why = "not covered", uncovered or why
+        elif holds(measured, relation, bound):
+            verdict = "pass"
+        elif interval is not None and (
+            holds(interval.low, relation, bound) or holds(interval.high, relation, bound)
+        ):
+            verdict, why = "not covered", "too few judged rows to tell: the interval has the bound"
+        else:
+            verdict = "fail"
+        return cls(
+            name, claim, split, relation, bound, measured, verdict, why, loss, model, interval
+        )
+
+    @property
+    def holds(self) -> bool | None:
+        """What the numbers say, whatever is promised."""
+        if self.measured is None:
+            return None
+        return holds(self.measured, self.relation, self.bound)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "claim": self.claim,
+            "loss": self.loss,
+            "model": self.model,
+            "split": self.split,
+            "relation": self.relation,
+            "bound": _to_json(self.bound),
+            "measured": None if self.measured is None else _to_json(self.measured),
+            "verdict": self.verdict,
+            "why": self.why,
+            "interval": _interval_to_json(self.interval),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Check:
+        return cls(
+            name=_text(data["name"]),
+            claim=_text(data["claim"]),
+            split=data["split"],
+            relation=data["relation"],
+            bound=_from_json(data["bound"]),
+            measured=None if data["measured"] is None else _from_json(data["measured"]),
+            verdict=data["verdict"],
+            why=_text(data["why"]),
+            loss=None if data["loss"] is None else _text(data["loss"]),
+            model=data["model"],
+            interval=_interval_from_json(data["interval"]),
+        )
+
+    def line(self) -> str:
+        """The check in one line, for a terminal."""
+        what = self.name.replace("_", " ")
+        if self.loss is not None:
+            what += f", {self.loss}"
+        if self.model is not None:
+            what += f", model {self.model}"
+        if self.split == "judge":
+            what += ", judged rows"
+        number = "not measured" if self.measured is None else shown(self.measured)
+        line = f"{self.verdict:<11}  {what}: {number} {self.relation} {shown(self.bound)}"
+        if self.interval is not None:
+            line += f" [{shown(self.interval.low)}, {shown(self.interval.high)}]"
+        return line + (f"  ({self.why})" if self.why else "")
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A number to look at, of which nothing is claimed. Decision losses in the user's units."""
+
+    name: str
+    split: SplitName
+    when: When
+    value: Fraction
+    loss: str | None = None
+    model: int | None = None
+    interval: Interval | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "loss": self.loss,
+            "model": self.model,
+            "split": self.split,
+            "when": self.when,
+            "value": _to_json(self.value),
+            "interval": _interval_to_json(self.interval),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Measure:
+        value = _from_json(data["value"])
+        if isinstance(value, Root):
+            raise ValueError(f"measure {data['name']!r} is a root")
+        return cls(
+            name=_text(data["name"]),
+            split=data["split"],
+            when=data["when"],
+            value=value,
+            loss=None if data["loss"] is None else _text(data["loss"]),
+            model=data["model"],
+            interval=_interval_from_json(data["interval"]),
+        )
+
+
+# --- numbers as text ------------------------------------------------------------------------------
+
+
+def text_of(number: Number) -> str:
+    """As num/den, or sqrt(num/den)."""
+    if isinstance(number, Root):
+        return f"sqrt({text_of(number.square)})"
+    return f"{number.numerator}/{number.denominator}"
+
+
+def number_of(text: str) -> Number:
+    """What `text_of` wrote."""
+    found = re.fullmatch(r"(sqrt\()?(-?\d+)/(\d+)(?(1)\))", text)
+    if found is None:
+        raise ValueError(f"not an exact number: {text!r}")
+    value = Fraction(int(found[2]), int(found[3]))
+    return value if found[1] is None else Root(value)
+
+
+def shown(number: Number) -> str:
+    """For people: whole numbers as they are, others with six digits."""
+    if isinstance(number, Fraction) and number.denominator == 1 and abs(number) < 10**15:
+        return f"{number.numerator:,}"
+    return f"{_approximate(number):.6g}"
+
+
+def _approximate(number: Number) -> Decimal:
+    context = Context(prec=20)
+    x = number.square if isinstance(number, Root) else number
+    value = context.divide(Decimal(x.numerator), Decimal(x.denominator))
+    return context.sqrt(value) if isinstance(number, Root) else value
+
+
+def _to_json(number: Number) -> dict[str, Any]:
+    """Exact, and as a float for display; a number too large for one is told by its text alone."""
+    value = float(_approximate(number))
+    return {"exact": text_of(number), "value": value if abs(value) != float("inf") else None}
+
+
+def _from_json(data: Mapping[str, Any]) -> Number:
+    number = number_of(data["exact"])
+    if _to_json(number) != data:
+        raise ValueError(f"{data!r} is not one number")
+    return number
+
+
+def _interval_to_json(interval: Interval | None) -> dict[str, Any] | None:
+    if interval is None:
+        return None
+    return {
+        "low": _to_json(interval.low),
+        "high": _to_json(interval.high),
+        "confidence": text_of(interval.confidence),
+        "method": interval.method,
+    }
+
+
+def _interval_from_json(data: Mapping[str, Any] | None) -> Interval | None:
+    if data is None:
+        return None
+    ends = [_from_json(data["low"]), _from_json(data["high"]), number_of(data["confidence"])]
+    low, high, confidence = (x for x in ends if isinstance(x, Fraction))
+    return Interval(low, high, confidence, _text(data["method"]))
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ModelFileError(f"damaged certificate: {value!r} is no text")
+    return value

@@ -1,0 +1,167 @@
+"""One row of a run's input, found by its id and explained."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from redcal_spark.columns import plan
+from redcal_spark.config import Input
+from redcal_spark.errors import InputError, JoinWarning, UsageError
+from redcal_spark.explain import Explanation
+from redcal_spark.ledger import RunRow
+from redcal_spark.pair import ReconciledPair
+from redcal_spark.runs import Job
+from redcal_spark.store.base import Table
+from redcal_spark.store.inputs import open_input
+
+MOST = 5  # rows of one id that are explained
+
+
+@dataclass(frozen=True)
+class Explained:
+    """The rows of an id; more than one where the ids are no ids.
+
+    rows: what became of each of the first few; a text for one that cannot be used.
+    count: how many there are. version: of a Delta table. notes: what a reader must know.
+    """
+
+    run_id: str
+    id: str
+    table: str
+    version: int | None
+    count: int
+    rows: tuple[Explanation | str, ...]
+    notes: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """{run_id, id, table, version, count, notes, rows}: rows as `Explanation.to_json`.
+
+        A row that cannot be used is {problem} instead.
+        """
+        rows = [{"problem": r} if isinstance(r, str) else r.to_json() for r in self.rows]
+        return {
+            "run_id": self.run_id,
+            "id": self.id,
+            "table": self.table,
+            "version": self.version,
+            "count": self.count,
+            "notes": list(self.notes),
+            "rows": rows,
+        }
+
+
+def explain_id(job: Job, run: RunRow, text: str) -> Explained:
+    """Explain the rows whose id reads like this, as they stood when the run was made."""
+    id = job.config.input.id
+    if id is None:
+        raise UsageError("explain --id: input.id is not set, so that no column holds ids")
+    pair = job.pair_of(run)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", JoinWarning)  # told by the run itself
+        table, notes = _as_it_was(job, run)
+        found, count = _rows(table, id, text, pair)
+    version = table.identity().get("version")
+    where = table.name if version is None else f"{table.name}, version {version},"
+    if not count:
+        raise UsageError(f"explain: {where} has no row with {id} = {text!r}")
+    if count > 1:
+        shown = f"the first {found.num_rows}" if count > found.num_rows else "each"
+        notes.append(f"{count:,} rows have {id} = {text}: {shown} of them is explained")
+    rows = tuple(_explained(job, pair, found.slice(i, 1)) for i in range(found.num_rows))
+    return Explained(run.run_id, text, table.name, version, count, rows, tuple(notes))
+
+
+def _explained(job: Job, pair: ReconciledPair, row: pa.Table) -> Explanation | str:
+    try:
+        return pair.explain(row)
+    except InputError as err:
+        if not job.skip:
+            raise
+        return f"{err}\n  (on_bad_rows: skip passed it through untouched)"
+
+
+# --- the input as it was --------------------------------------------------------------------------
+
+
+def _as_it_was(job: Job, run: RunRow) -> tuple[Table, list[str]]:
+    """The input in the versions that the run read, where they are still there."""
+    then, given = json.loads(run.inputs), job.config.input
+    try:
+        table, _ = open_input(job.store, _pinned(given, then))
+    except InputError as err:
+        table, _ = open_input(job.store, given)
+        return table, [f"run {run.run_id} read other rows ({err}); this is the row as it is now"]
+    if table.identity() == then:
+        return table, []
+    told = "changed since" if _names(then) == _names(table.identity()) else "is not the input of"
+    return table, [f"{table.name} {told} run {run.run_id}; this is the row as it is now"]
+
+
+def _pinned(given: Input, then: Any) -> Input:
+    """The input with the Delta versions of a run, if its tables are the same."""
+    sides = [model for model in (1, 2) if given.score_table(model) is not None]
+    tables = then.get("tables", [then])
+    wanted = [given, *(given.score_table(model) for model in sides)]
+    if [t["table"] for t in tables] != [w.table for w in wanted if w is not None]:
+        return given
+    versions = [t.get("version") for t in tables]
+    changes: dict[str, Any] = {"version": versions[0]}
+    for model, version in zip(sides, versions[1:], strict=True):
+        scores = given.score_table(model)
+        assert scores is not None
+        changes[f"model_{model}"] = scores.model_copy(update={"version": version})
+    return given.model_copy(update=changes)
+
+
+def _names(identity: Any) -> list[Any]:
+    return [table.get("table") for table in identity.get("tables", [identity])]
+
+
+# --- rows by id -----------------------------------------------------------------------------------
+
+
+def _rows(table: Table, id: str, text: str, pair: ReconciledPair) -> tuple[pa.Table, int]:
+    """The first rows with this id, and how many there are."""
+    columns = replace(pair.columns, id=id)
+    layout = plan(table.schema, columns, table.name, pair.n_classes, None, labels=False)
+    pair.check_layout(layout)
+    value = _value(table.schema.field(id).type, id, text)
+    names = columns.names(label=False)
+    if hasattr(table, "frame"):  # on Spark: looked for where the rows are
+        from redcal_spark.store.spark_lookup import rows_with
+
+        return rows_with(table, id, value.as_py(), names, MOST)
+    return _rows_here(table, id, value, names)
+
+
+def _rows_here(
+    table: Table, id: str, value: pa.Scalar, names: Sequence[str]
+) -> tuple[pa.Table, int]:
+    found, count = [], 0
+    for batch in table.batches(names):
+        ids = batch.column(batch.schema.get_field_index(id)).cast(value.type)
+        kept = batch.filter(pc.equal(ids, value))
+        if kept.num_rows and count < MOST:
+            found.append(kept.slice(0, MOST - count))
+        count += kept.num_rows
+    schema = pa.schema([table.schema.field(name) for name in names])
+    return pa.Table.from_batches(found) if found else schema.empty_table(), count
+
+
+def _value(kind: pa.DataType, id: str, text: str) -> pa.Scalar:
+    """What the text means in the column of ids."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        kind = pa.string()
+    try:
+        return pa.scalar(text, pa.string()).cast(kind)
+    except pa.ArrowException as err:
+        raise UsageError(f"explain: column {id!r} holds {kind}, and {text!r} is none") from err

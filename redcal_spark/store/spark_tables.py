@@ -1,0 +1,165 @@
+"""Tables as Spark sees them: where they are, their rows as frames, and what went wrong in words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import StructField, StructType
+
+from redcal_spark.engines.spark_frames import arrow_schema, column
+from redcal_spark.errors import InputError, RunError
+from redcal_spark.store.base import Table
+from redcal_spark.store.deltars import FILE_ENDINGS, DeltaRsTable
+from redcal_spark.store.files import FileTable, first_line
+
+FIRST_ROWS = 64
+UNREADABLE = ("FAILED_READ_FILE", "FILE_NOT_EXIST", "FileNotFoundException")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a table is: a path, or a name in the catalog."""
+
+    name: str
+
+    @property
+    def is_path(self) -> bool:
+        if self.name.startswith("`"):
+            return False
+        if "/" in self.name or self.name.startswith("."):
+            return True
+        return self.name.lower().endswith(FILE_ENDINGS) or Path(self.name).exists()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this process can look at it, and not just Spark."""
+        return self.is_path and "://" not in self.name
+
+    @property
+    def sql(self) -> str:
+        """The table in SQL."""
+        if self.is_path:
+            return f"delta.{column(self.name)}"
+        # parts that have dots or other signs in them are written in backticks
+        parts = re.findall(r"`((?:[^`]|``)+)`|([^.`]+)", self.name)
+        return ".".join(column(inside.replace("``", "`") or plain) for inside, plain in parts)
+
+    @property
+    def in_merge(self) -> str:
+        """The table as the conditions of a MERGE know it."""
+        return f"spark_catalog.{self.sql}" if self.is_path else self.sql
+
+    @property
+    def absolute(self) -> Place:
+        """Spark resolves relative paths against the folder its server was started in."""
+        return Place(str(Path(self.name).absolute())) if self.is_here else self
+
+
+class SparkTable:
+    """One version of a table, as a DataFrame.
+
+    seen: the same table as this process sees it without Spark, if it can. It says what files hold
+    and what is wrong with them, in the words of the embedded store.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        frame: Callable[[], DataFrame],
+        identity: Callable[[], dict[str, Any]],
+        seen: Table | None = None,
+    ):
+        self.name = name
+        self.identity = identity
+        self._read = frame
+        self._seen = seen
+
+    @cached_property
+    def frame(self) -> DataFrame:
+        with explained(self.explain):
+            return self._read()
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        return self._seen.schema if self._in_files else arrow_schema(self.frame)
+
+    @property
+    def _in_files(self) -> bool:
+        return isinstance(self._seen, FileTable)
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows at the driver: for small tables."""
+        frame = self.frame if columns is None else self.frame.select(*map(column, columns))
+        with explained(self.explain):
+            found = frame.toArrow()
+        yield from found.to_batches()
+
+    def first(self, columns: Sequence[str]) -> pa.RecordBatch | None:
+        """A few rows, to look at."""
+        if self._in_files:  # Spark would open every file to tell their types
+            found: Any = self._seen.batches(columns)
+        else:
+            with explained(self.explain):
+                chosen = self.frame.select(*map(column, columns))
+                found = chosen.limit(FIRST_ROWS).toArrow().to_batches()
+        return next((batch.slice(0, FIRST_ROWS) for batch in found if batch.num_rows), None)
+
+    def count(self) -> int | None:
+        return None
+
+    def explain(self, err: Exception) -> Exception:
+        """Why a pass over the rows failed: files are looked at here to tell, in words."""
+        if isinstance(self._seen, FileTable):
+            try:
+                for _ in self._seen.batches():
+                    pass
+            except InputError as found:
+                return found
+        if isinstance(self._seen, DeltaRsTable):
+            lost = next((f for f in self._seen.files() if not Path(f).exists()), None)
+            if lost is not None:
+                return InputError(f"{self.name}: cannot be read: {lost}: No such file or directory")
+        text = told(err)
+        if any(word in str(err) for word in UNREADABLE):
+            return InputError(f"{self.name}: cannot be read: {text}")
+        return RunError(f"{self.name}: {text}")
+
+
+def spark_types(schema: pa.Schema) -> StructType:
+    """The schema in Spark's types. Times without a zone stay without one."""
+    fields = [(field.name, from_arrow_type(field.type, True)) for field in schema]
+    return StructType([StructField(name, kind, True) for name, kind in fields])
+
+
+def is_sparks(err: Exception) -> bool:
+    """Whether an error is Spark's own; py4j hands on those that PySpark has no class for."""
+    return isinstance(err, PySparkException) or type(err).__module__.startswith("py4j.")
+
+
+@contextmanager
+def explained(explain: Callable[[Exception], Exception]) -> Iterator[None]:
+    """Spark's errors in our words."""
+    try:
+        yield
+    except Exception as err:
+        if not is_sparks(err):
+            raise
+        raise explain(err) from err
+
+
+def told(err: Exception) -> str:
+    """What Spark says, without its stack."""
+    text = first_line(err)
+    if text.startswith("An error occurred while calling"):  # py4j: the next line says what
+        text = (str(err).splitlines()[1:] or [text])[0].lstrip(": ")
+    return text[:500]

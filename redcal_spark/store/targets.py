@@ -1,0 +1,151 @@
+"""Where reconciled rows go, how they get there, and what can be seen beforehand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+
+from redcal_spark.config import Config
+from redcal_spark.errors import UsageError
+from redcal_spark.store.delta_types import delta_schema, delta_type
+
+RUN_ID = "run_id"  # the column that tells the runs of an appended table apart
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """The table of reconciled rows: its name, the new columns, and how rows get into it.
+
+    suffix, skip: of the new columns, and whether bad rows pass through. id: what rows are merged
+    on. partition_by, cluster_by: for a new table; nothing keeps what an old one has. evolve: an
+    old table with other columns is changed, not refused.
+    """
+
+    table: str
+    suffix: str = "_reconciled"
+    skip: bool = False
+    mode: Literal["overwrite", "merge", "append"] = "overwrite"
+    id: str | None = None
+    partition_by: tuple[str, ...] = ()
+    cluster_by: tuple[str, ...] = ()
+    evolve: bool = False
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        """The partition columns that are asked for."""
+        runs = (RUN_ID,) if self.mode == "append" else ()
+        return tuple(dict.fromkeys((*runs, *self.partition_by)))
+
+    def partitions_for(self, old: Existing | None, names: Sequence[str]) -> tuple[str, ...]:
+        """The partition columns of the table once rows of these columns are in it."""
+        if self.partitions or old is None or self.cluster_by:
+            return self.partitions
+        return tuple(name for name in old.partitions if name in names)
+
+    def clusters_for(self, old: Existing | None, names: Sequence[str]) -> tuple[str, ...]:
+        """The columns that the table is clustered by then."""
+        if self.cluster_by or old is None or self.partitions:
+            return self.cluster_by
+        return tuple(name for name in old.clusters if name in names)
+
+    def with_run(self, schema: pa.Schema) -> pa.Schema:
+        """The schema of the rows as they are written: appended ones name their run."""
+        return schema.append(pa.field(RUN_ID, pa.string())) if self.mode == "append" else schema
+
+
+@dataclass(frozen=True)
+class Existing:
+    """A target that is there already."""
+
+    schema: pa.Schema
+    partitions: tuple[str, ...] = ()
+    clusters: tuple[str, ...] = ()
+
+
+def target_of(config: Config) -> Target:
+    """What a configuration says of its rows."""
+    output = config.output
+    return Target(
+        table=output.table,
+        suffix=output.suffix,
+        skip=config.input.on_bad_rows == "skip",
+        mode=output.mode,
+        id=config.input.id,
+        partition_by=output.partition_by or (),
+        cluster_by=output.cluster_by or (),
+        evolve=output.schema_ == "evolve",
+    )
+
+
+def check_rows(target: Target, schema: pa.Schema, existing: Existing | None) -> None:
+    """Refuse rows that the target could not take. `schema`: theirs, without a run."""
+    problems = _column_problems(target, schema)
+    if existing is not None and not problems:
+        problems = _drift(target, delta_schema(target.with_run(schema)), existing)
+    if problems:
+        raise UsageError("\n".join(problems))
+
+
+def _column_problems(target: Target, schema: pa.Schema) -> list[str]:
+    told = []
+    if target.mode == "append" and RUN_ID in (name.casefold() for name in schema.names):
+        told.append(
+            f"output.mode: append adds a column {RUN_ID!r}, and the rows have one already: rename "
+            "it in the input"
+        )
+    names = target.with_run(schema).names
+    for key, columns in (("partition_by", target.partition_by), ("cluster_by", target.cluster_by)):
+        for name in columns:
+            if name not in names:
+                told.append(f"output.{key}: no column {name!r}; there are: {', '.join(names)}")
+            elif name != RUN_ID and pa.types.is_nested(schema.field(name).type):
+                kind = delta_type(schema.field(name).type)
+                told.append(f"output.{key}: column {name!r} has type {kind}, which cannot be used")
+    return told
+
+
+def _drift(target: Target, new: pa.Schema, old: Existing) -> list[str]:
+    """What the existing table would have to change for these rows, and the way out."""
+    given = {field.name: delta_type(field.type) for field in new}
+    there = {field.name: delta_type(field.type) for field in old.schema}
+    added = [f"  new: {name!r}, {kind}" for name, kind in given.items() if name not in there]
+    missing = [f"  missing: {name!r}, {kind}" for name, kind in there.items() if name not in given]
+    retyped = [
+        f"  of another type: {name!r} is {there[name]}, would be {kind}"
+        for name, kind in given.items()
+        if there.get(name, kind) != kind
+    ]
+    parted = _laid_out_otherwise(target, old)
+    found = [*added, *missing, *retyped, *parted]
+    fixed = [*retyped, *parted]  # only a new version of the whole table can change these
+    if not found or (target.evolve and (target.mode == "overwrite" or not fixed)):
+        return []
+    if target.mode == "overwrite":
+        way_out = "output.schema: evolve overwrites them too"
+    elif not fixed:
+        way_out = "output.schema: evolve adds new columns and leaves missing ones empty"
+    else:
+        way_out = f"mode: {target.mode} cannot change this; name another output.table"
+    head = f"output.table: {target.table} is there with other columns than would be written:"
+    return ["\n".join([head, *found, f"  ({way_out})"])]
+
+
+def _laid_out_otherwise(target: Target, old: Existing) -> list[str]:
+    told = []
+    wanted = (
+        ("partitioned", target.partitions, old.partitions),
+        ("clustered", target.cluster_by, old.clusters),
+    )
+    for word, asked, has in wanted:
+        if asked and asked != has:
+            told.append(f"  {word} by: {_listed(has)}, would be {_listed(asked)}")
+    if target.cluster_by and old.partitions:
+        told.append(f"  partitioned by: {_listed(old.partitions)}, would be clustered")
+    return told
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names)) or "nothing"

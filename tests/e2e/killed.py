@@ -1,0 +1,94 @@
+"""`redcal`, killed at a chosen moment: `python -m tests.e2e.killed MOMENT COMMAND ...`.
+
+SIGKILL to the whole process group, so that Spark's own process dies with it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from redcal_spark import progress, runs
+from redcal_spark.claim import Claim
+from redcal_spark.cli import main
+from redcal_spark.progress import Progress
+
+Test = Callable[..., bool]
+
+
+def kill() -> None:
+    os.killpg(0, signal.SIGKILL)
+
+
+def soon(seconds: float) -> Callable[[], None]:
+    """In the middle of what is called next."""
+    return lambda: threading.Timer(seconds, kill).start()
+
+
+def at(owner: Any, name: str, strike: Callable[[], None] = kill, **which: Any) -> None:
+    """Strike when the function is called: the nth time, among calls that pass a test.
+
+    after: when it has returned.
+    """
+    original, calls = getattr(owner, name), 0
+    test, nth, after = which.get("test"), which.get("nth", 1), which.get("after", False)
+
+    def wrapped(*arguments: Any, **named: Any) -> Any:
+        nonlocal calls
+        hit = test is None or test(*arguments, **named)
+        calls += hit
+        if hit and calls == nth and not after:
+            strike()
+        result = original(*arguments, **named)
+        if hit and calls == nth and after:
+            strike()
+        return result
+
+    setattr(owner, name, wrapped)
+
+
+def prepare(moment: str, store: Any, work: Any, delay: float) -> None:
+    def to(kind: str) -> Test:
+        return lambda _, name, *__: name.endswith(kind)
+
+    write = "write"
+    rows = (work, "write_rows")
+    moments: dict[str, Callable[[], None]] = {
+        "claim": lambda: at(runs, "take", after=True),
+        "scan": lambda: at(work, "scan", soon(delay)),
+        "after the scan": lambda: at(work, "scan", after=True),
+        "first patch": lambda: at(Progress, "patch", after=True),
+        "inside a calibration": lambda: at(
+            Progress, "patch", test=lambda _, p, __: p.kind == "calibrate", nth=2, after=True
+        ),
+        "between rounds": lambda: at(runs.Job, "_round", nth=2),
+        "write of the patches": lambda: at(store, write, soon(delay / 5), test=to("_patches")),
+        "after the patches": lambda: at(store, write, test=to("_history")),
+        "write of the history": lambda: at(store, write, soon(delay / 5), test=to("_history")),
+        "write of the rows": lambda: at(*rows, soon(delay / 2)),
+        "before the rows": lambda: at(*rows),
+        "after the rows": lambda: at(*rows, after=True),
+        "before the ledger's last write": lambda: at(Claim, "end"),
+        "after the ledger's last write": lambda: at(Claim, "end", after=True),
+    }
+    moments[moment]()
+
+
+if __name__ == "__main__":
+    moment, *command = sys.argv[1:]
+    progress.EVERY = progress.SHARE = 0  # every patch is written at once
+    if "spark" in command:
+        from redcal_spark.store.spark import SparkStore
+        from redcal_spark.store.spark_work import OnSpark
+
+        prepare(moment, SparkStore, OnSpark, 1.5)
+    else:
+        from redcal_spark.store.deltars import DeltaRsStore
+        from redcal_spark.work import InMemory
+
+        prepare(moment, DeltaRsStore, InMemory, 0.02)
+    sys.exit(main(command))

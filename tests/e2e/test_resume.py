@@ -1,0 +1,247 @@
+"""Runs that die and go on: the tables and the log are those of a run that nobody disturbed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import yaml
+from deltalake import DeltaTable, write_deltalake
+
+from redcal_spark import progress
+from redcal_spark.progress import Progress
+from tests.e2e.work import Work, scores
+
+ROOT = Path(__file__).parents[2]
+MOMENTS = (
+    "claim",
+    "scan",
+    "after the scan",
+    "first patch",
+    "inside a calibration",
+    "between rounds",
+    "write of the patches",
+    "after the patches",
+    "write of the history",
+    "write of the rows",
+    "before the rows",
+    "after the rows",
+    "before the ledger's last write",
+)
+
+
+def killed(moment: str, *arguments: str) -> None:
+    """Run `redcal` in a process of its own and see it die."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.e2e.killed", moment, *arguments],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        start_new_session=True,
+        timeout=180,
+    )
+    assert done.returncode == -signal.SIGKILL, f"{moment}: {done.stdout}\n{done.stderr}"
+
+
+def outcome(folder: str = ".") -> dict[str, Any]:
+    """All that a run leaves, without names, times and timings."""
+    found = {
+        name: DeltaTable(f"{folder}/out/{name}").to_pyarrow_table()
+        for name in ("rows", "rows_patches", "rows_history", "rows_runs")
+    }
+    order = [("split", "ascending"), ("step", "ascending"), ("model", "ascending")]
+    history = found["rows_history"].drop_columns(["run_id"])
+    last = found["rows_runs"].sort_by("started_at").to_pylist()[-1]
+    told = ("status", "rows", "fit_rows", "judge_rows", "patches", "rounds", "model", "metrics")
+    return {
+        "rows": found["rows"].sort_by("case").to_pylist(),
+        "patches": found["rows_patches"].drop_columns(["run_id"]).sort_by("step").to_pylist(),
+        "history": history.sort_by([*order, ("loss", "ascending")]).to_pylist(),
+        "run": {name: last[name] for name in told},
+    }
+
+
+@pytest.fixture
+def delta(work: Work) -> Work:
+    write_deltalake("scores", scores())
+    work.tree["input"]["table"] = "scores"
+    return work
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """What undisturbed runs leave, by algorithm."""
+    return {}
+
+
+def undisturbed(
+    work: Work, algorithm: str, known: dict[str, dict[str, Any]], folder: Path
+) -> dict[str, Any]:
+    if algorithm not in known:
+        here = os.getcwd()
+        os.chdir(folder)
+        write_deltalake("scores", scores())
+        work.ran()
+        os.chdir(here)
+        known[algorithm] = outcome(str(folder))
+    return known[algorithm]
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize(
+    "algorithm", ["redcal", pytest.param("dc_then_redcal", marks=pytest.mark.slow)]
+)
+def test_killed_and_run_again(
+    delta: Work,
+    algorithm: str,
+    moment: str,
+    expected: dict[str, dict[str, Any]],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    delta.tree["reconcile"] |= {"algorithm": algorithm, "eta": 0.03}  # some ten patches
+    Path("config.yaml").write_text(yaml.safe_dump(delta.tree, sort_keys=False), "utf-8")
+    whole = undisturbed(delta, algorithm, expected, tmp_path_factory.mktemp("undisturbed"))
+
+    killed(moment, "run", "-c", "config.yaml")
+    [dead] = delta.runs()
+    assert dead["status"] == "running" and dead["outputs"] is None  # nothing vouches for tables
+    told = delta.redcal("run")
+    assert told.code == 0, told.err
+    assert f"going on with run {dead['run_id']}" in told.err
+    [row] = delta.runs()
+    assert row["run_id"] == dead["run_id"]
+    assert outcome() == whole
+    assert not [p for p in Path("out").iterdir() if p.name.endswith(".partial")]
+    assert delta.ran()["unchanged"]
+
+
+def test_a_run_that_died_after_its_last_write_is_done(delta: Work) -> None:
+    Path("config.yaml").write_text(yaml.safe_dump(delta.tree, sort_keys=False), "utf-8")
+    killed("after the ledger's last write", "run", "-c", "config.yaml")
+    assert delta.ran()["unchanged"]
+
+
+def test_resume_names_what_it_continues_and_keeps_its_input(delta: Work) -> None:
+    Path("config.yaml").write_text(yaml.safe_dump(delta.tree, sort_keys=False), "utf-8")
+    killed("inside a calibration", "run", "-c", "config.yaml")
+    [dead] = delta.runs()
+    write_deltalake("scores", scores(50, seed=9), mode="append")
+    told = delta.redcal("resume")
+    assert told.code == 0, told.err
+    assert f"resuming run {dead['run_id']} (run), running" in told.err
+    [row] = delta.runs()
+    assert (row["run_id"], row["status"]) == (dead["run_id"], "converged")
+    assert json.loads(row["inputs"])["version"] == 0
+    assert delta.table().num_rows == 600  # not the 650 that are there now
+    again = delta.redcal("resume")
+    assert again.code == 2
+    assert "nothing to resume: no unfinished run in out/rows_runs" in again.err
+    named = delta.redcal("resume", "--run", row["run_id"])
+    assert named.code == 2
+    assert f"run {row['run_id']} is finished: converged" in named.err
+    assert "no run 'x' in" in delta.redcal("resume", "--run", "x").err
+
+
+def test_resume_needs_the_same_configuration(delta: Work) -> None:
+    Path("config.yaml").write_text(yaml.safe_dump(delta.tree, sort_keys=False), "utf-8")
+    killed("first patch", "run", "-c", "config.yaml")
+    delta.tree["reconcile"]["eta"] = 0.02
+    told = delta.redcal("resume")
+    assert told.code == 2
+    assert "is of another configuration than this one" in told.err
+
+
+def test_a_version_that_vacuum_removed(delta: Work) -> None:
+    Path("config.yaml").write_text(yaml.safe_dump(delta.tree, sort_keys=False), "utf-8")
+    killed("first patch", "run", "-c", "config.yaml")
+    write_deltalake("scores", scores(seed=9), mode="overwrite")
+    DeltaTable("scores").vacuum(0, dry_run=False, enforce_retention_duration=False)
+    told = delta.redcal("resume")
+    assert told.code == 1
+    assert "scores: version 0 can no longer be read" in told.err
+    assert "VACUUM" in told.err and "redcal run" in told.err
+    fresh = delta.ran()  # the newest version is another run
+    assert fresh["run_id"] != delta.runs()[0]["run_id"]
+
+
+def test_files_that_changed_cannot_be_resumed(work: Work) -> None:
+    Path("config.yaml").write_text(yaml.safe_dump(work.tree, sort_keys=False), "utf-8")
+    killed("first patch", "run", "-c", "config.yaml")
+    os.utime("scores.parquet", (1, 1))
+    told = work.redcal("resume")
+    assert told.code == 1
+    assert "cannot be resumed: scores.parquet is no longer what it was" in told.err
+
+
+def test_patches_are_written_as_they_are_found(
+    delta: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "EVERY", 0)
+    monkeypatch.setattr(progress, "SHARE", 0)
+    seen: list[int] = []
+    patch = Progress.patch
+
+    def watched(self: Progress, *arguments: Any) -> None:
+        patch(self, *arguments)
+        seen.append(DeltaTable("out/rows_patches").to_pyarrow_table().num_rows)
+
+    monkeypatch.setattr(Progress, "patch", watched)
+    done = delta.ran()
+    assert seen == list(range(1, done["patches"] + 1))
+
+
+def test_quick_rounds_are_written_together(delta: Work) -> None:
+    done = delta.ran()
+    assert done["patches"] > 3
+    assert DeltaTable("out/rows_patches").version() == 0
+
+
+def test_patches_that_the_ledger_does_not_know_of_are_not_trusted(delta: Work) -> None:
+    Path("config.yaml").write_text(yaml.safe_dump(delta.tree, sort_keys=False), "utf-8")
+    killed("inside a calibration", "run", "-c", "config.yaml")
+    table = DeltaTable("out/rows_patches")
+    last = table.to_pyarrow_table().num_rows - 1
+    table.delete(f"step = {last}")
+    table.delete(f"step = {last - 1}")
+    told = delta.redcal("run")
+    assert told.code == 1
+    assert "cannot be resumed" in told.err and "--force" in told.err
+    assert delta.ran("run", "--force")["status"] == "converged"
+
+
+def test_the_same_patches_twice_are_one_log(delta: Work) -> None:
+    """A process that was taken for dead may write what its successor wrote."""
+    run = delta.ran()
+    table = delta.table("out/rows_patches")
+    lines = delta.redcal("log", "--json").lines
+    write_deltalake("out/rows_patches", table.slice(1, 2), mode="append")
+    assert delta.redcal("log", "--json").lines == lines
+    assert len(lines) == run["patches"]
+    wrong = table.slice(1, 1).to_pylist()[0] | {"rows": 1}
+    write_deltalake("out/rows_patches", pa.Table.from_pylist([wrong], table.schema), mode="append")
+    assert delta.redcal("log", "--json").code in (1, 2)
+
+
+def test_a_lost_claim_stops_a_run_before_it_writes(
+    delta: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from redcal_spark.work import InMemory
+
+    scan = InMemory.scan
+
+    def taken_over(self: InMemory, *arguments: Any) -> Any:
+        DeltaTable("out/rows_runs").update({"claim": "'another'"})
+        return scan(self, *arguments)
+
+    monkeypatch.setattr(InMemory, "scan", taken_over)
+    told = delta.redcal("run")
+    assert told.code == 1
+    assert "was taken over by another process" in told.err
+    assert not Path("out/rows").exists() and not Path("out/rows_history").exists()

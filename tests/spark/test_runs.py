@@ -1,0 +1,210 @@
+"""Whole runs on Spark: the command line over Delta tables, on whichever Spark this process has."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import yaml
+from deltalake import DeltaTable, write_deltalake
+
+from redcal_spark.cli import main
+from redcal_spark.store.spark import SparkStore
+from redcal_spark.store.spark_work import OnSpark
+from tests.e2e.test_resume import outcome
+from tests.e2e.work import Told, Work, scores
+
+ROOT = Path(__file__).parents[2]
+
+
+class Lake(Work):
+    """A folder with a Delta table of scores; paths are such that every worker sees them."""
+
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]):
+        super().__init__(folder, capsys)
+        self.tree["input"]["table"] = "scores"
+        self.tree["engine"] = {"name": "spark", "scratch": str(folder / "scratch")}
+
+    def ran_on(self, engine: str, *arguments: str) -> Any:
+        told = self.redcal("run", "--json", "--engine", engine, *arguments)
+        assert told.code == 0, told.err
+        return told.json
+
+
+@pytest.fixture
+def lake(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Lake]:
+    monkeypatch.chdir(tmp_path)
+    write_deltalake("scores", scores())
+    yield Lake(tmp_path, capsys)
+    left = list(Path("scratch").iterdir()) if Path("scratch").exists() else []
+    assert left == []  # scratch is gone, whatever happened
+
+
+def logs(told: Told) -> list[Any]:
+    assert told.code == 0, told.err
+    return told.lines
+
+
+@pytest.mark.parametrize("algorithm", ["redcal", "dc_then_redcal", "reconcile"])
+@pytest.mark.parametrize("budget", [0, 2**28])
+def test_the_same_as_the_embedded_run(lake: Lake, algorithm: str, budget: int) -> None:
+    lake.tree["reconcile"] |= {"algorithm": algorithm, "beta": 0.004, "max_steps": 12}
+    if algorithm == "reconcile":
+        lake.tree["reconcile"] |= {"alpha": 0.2, "eta": 0.05}
+    lake.tree["engine"]["driver_budget"] = budget
+    told = lake.redcal("run", "--json")
+    assert told.code in (0, 3), told.err
+    on_spark = outcome()
+    lake.tree["output"]["table"] = "local/out/rows"
+    assert lake.redcal("run", "--json", "--engine", "local").code == told.code
+    assert on_spark == outcome("local")
+    assert on_spark["run"]["patches"] > 0
+
+
+def test_again_changed_and_back(lake: Lake) -> None:
+    first = lake.ran_on("spark")
+    assert lake.ran_on("spark")["unchanged"]
+    assert lake.ran_on("local")["unchanged"]  # the engine is not part of what a run is
+    log = logs(lake.redcal("log", "--json"))
+    old = DeltaTable("out/rows").to_pyarrow_table().sort_by("case").to_pylist()
+
+    table = scores().to_pylist()
+    table[0]["outcome"] = "none" if table[0]["outcome"] != "none" else "mild"
+    write_deltalake("scores", pa.Table.from_pylist(table, scores().schema), mode="overwrite")
+    second = lake.ran_on("spark")
+    assert second["run_id"] != first["run_id"]
+    versions = [run["outputs"]["out/rows"] for run in (first, second)]
+    assert versions == [0, 1]
+    then = DeltaTable("out/rows", version=0).to_pyarrow_table().sort_by("case").to_pylist()
+    assert then == old
+    assert logs(lake.redcal("log", "--json", "--run", first["run_id"])) == log
+    back = lake.ran_on("spark", "--set", "input.version=0")
+    assert back["patches"] == first["patches"]
+    assert DeltaTable("out/rows").to_pyarrow_table().sort_by("case").to_pylist() == old
+
+
+def test_an_upstream_writer_changes_nothing(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every pass reads the version that was the newest when the run started."""
+    quiet = lake.ran_on("spark")
+    expected = outcome()
+    lake.tree["output"]["table"] = "second/out/rows"
+    scan, rows = OnSpark.scan, OnSpark.write_rows
+
+    def meanwhile(original: Any) -> Any:
+        def go(self: OnSpark, *arguments: Any) -> Any:
+            write_deltalake("scores", scores(70, seed=11), mode="append")
+            found = original(self, *arguments)
+            write_deltalake("scores", scores(30, seed=12), mode="append")
+            return found
+
+        return go
+
+    monkeypatch.setattr(OnSpark, "scan", meanwhile(scan))
+    monkeypatch.setattr(OnSpark, "write_rows", meanwhile(rows))
+    busy = lake.ran_on("spark")
+    assert busy["patches"] == quiet["patches"]
+    assert outcome("second") == expected
+    assert DeltaTable("scores").version() == 4
+
+
+@pytest.mark.parametrize(
+    "place", ["after the scan", "inside a calibration", "before the rows", "after the rows"]
+)
+def test_a_failure_is_resumed(lake: Lake, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    from redcal_spark import progress
+    from redcal_spark.progress import Progress
+
+    lake.tree["reconcile"] |= {"beta": 0.004}
+    whole = lake.ran_on("spark")
+    expected = outcome()
+    lake.tree["output"]["table"] = "second/out/rows"
+    monkeypatch.setattr(progress, "EVERY", 0)
+    monkeypatch.setattr(progress, "SHARE", 0)
+    owner, name, nth, after = {
+        "after the scan": (OnSpark, "scan", 1, True),
+        "inside a calibration": (Progress, "patch", 3, True),
+        "before the rows": (OnSpark, "write_rows", 1, False),
+        "after the rows": (OnSpark, "write_rows", 1, True),
+    }[place]
+    original, calls = getattr(owner, name), 0
+
+    def fails(self: Any, *arguments: Any, **named: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == nth and not after:
+            raise OSError("struck")
+        found = original(self, *arguments, **named)
+        if calls == nth:
+            raise OSError("struck")
+        return found
+
+    monkeypatch.setattr(owner, name, fails)
+    told = lake.redcal("run", "--json")
+    assert told.code == 1 and "struck" in told.err
+    [row] = lake.runs()
+    assert (row["status"], row["outputs"]) == ("failed", None)
+    again = lake.redcal("run", "--json")
+    assert again.code == 0, again.err
+    assert f"going on with run {row['run_id']}" in again.err
+    assert again.json["run_id"] == row["run_id"]
+    assert outcome("second") == expected
+    assert whole["patches"] == again.json["patches"]
+    for table in ("rows", "rows_history"):
+        assert DeltaTable(f"second/out/{table}").version() == 0  # written once
+
+
+def test_catalog_names(spark: Any, lake: Lake) -> None:
+    if "connect" in type(spark).__module__:
+        names = ("redcal_connect_in", "redcal_connect_out")
+    else:
+        names = ("redcal_in", "redcal_out")
+    spark.sql(f"CREATE SCHEMA IF NOT EXISTS {names[0]}")
+    try:
+        source = spark.createDataFrame(scores())
+        source.write.format("delta").mode("overwrite").saveAsTable(f"{names[0]}.scores")
+        lake.tree["input"]["table"] = f"spark_catalog.{names[0]}.scores"
+        lake.tree["output"]["table"] = f"spark_catalog.{names[0]}.rows"
+        run = lake.ran_on("spark")
+        assert lake.ran_on("spark")["unchanged"]
+        lake.tree["input"]["table"] = "scores"
+        lake.tree["output"]["table"] = "local/out/rows"
+        assert lake.ran_on("local")["patches"] == run["patches"]
+        there = spark.read.table(f"{names[0]}.rows").toArrow().sort_by("case").to_pylist()
+        here = DeltaTable("local/out/rows").to_pyarrow_table().sort_by("case").to_pylist()
+        assert there == here
+    finally:
+        spark.sql(f"DROP SCHEMA IF EXISTS {names[0]} CASCADE")
+
+
+def test_a_version_that_vacuum_removed(spark: Any, lake: Lake) -> None:
+    write_deltalake("scores", scores(seed=9), mode="overwrite")
+    DeltaTable("scores").vacuum(0, dry_run=False, enforce_retention_duration=False)
+    told = lake.redcal("run", "--set", "input.version=0")
+    assert told.code == 1
+    assert "scores: version 0 can no longer be read" in told.err
+    assert "VACUUM" in told.err
+    assert not Path("out").exists() or not any(
+        json.loads(row["outputs"] or "{}") for row in lake.runs()
+    )
+
+
+def test_sql_is_only_ever_given_names(spark: Any, lake: Lake) -> None:
+    """Values go through the DataFrame API; a hostile one is just a value."""
+    lake.tree["output"]["table"] = "o'ut/ro`ws"
+    assert main is not None
+    run = lake.ran_on("spark")
+    assert DeltaTable("o'ut/ro`ws").to_pyarrow_table().num_rows == 600
+    assert SparkStore(spark).read("o'ut/ro`ws_runs", {"run_id": "x' or '1'='1"}).num_rows == 0
+    assert run["status"] == "converged"
+
+
+def config_of(lake: Lake, name: str = "config.yaml") -> str:
+    Path(name).write_text(yaml.safe_dump(lake.tree, sort_keys=False), "utf-8")
+    return os.path.abspath(name)

@@ -1,0 +1,396 @@
+"""The Spark store: what one store writes the other reads, and how rows get into their table."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from redcal_spark.errors import InputError, RunError, UsageError
+from redcal_spark.store.base import Commit
+from redcal_spark.store.deltars import DeltaRsStore
+from redcal_spark.store.spark import SparkStore
+from redcal_spark.store.spark_merge import USER_METADATA
+from redcal_spark.store.spark_tables import Place
+from redcal_spark.store.targets import Target
+from tests.helpers import refused
+
+COMMIT = Commit("run-1", "print-1")
+NOW = datetime(2026, 1, 31, 12, 30, 15, 123_456)
+
+# As people have them: scores in arrays and in columns, labels that are late, and all the rest.
+ROWS = pa.table(
+    {
+        "id": pa.array([3, 1, 2, 4], pa.int64()),
+        "label": pa.array([0, None, 2, 1], pa.int32()),
+        "name": pa.array(["mild", None, "grave ✓", ""]),
+        "a": pa.array([[0.1, 0.9], None, [1.0, 0.0], []], pa.list_(pa.float64())),
+        "b": pa.array([[0.1, 0.9], [0.5, None], None, [0.0]], pa.list_(pa.float32())),
+        "p0": pa.array([0.1, 0.2, 1e-300, None], pa.float64()),
+        "p1": pa.array([0.5, 0.25, float("nan"), float("inf")], pa.float32()),
+        "cost": pa.array(
+            [Decimal("1.2345"), None, Decimal("-9.0000"), Decimal(0)], pa.decimal128(38, 4)
+        ),
+        "seen": pa.array([NOW.replace(tzinfo=UTC)] * 3 + [None], pa.timestamp("us", "UTC")),
+        "local": pa.array([NOW, None, NOW, NOW], pa.timestamp("us")),
+        "day": pa.array([date(2026, 1, 31), None, date(1969, 1, 1), date(2026, 1, 31)]),
+        "part": pa.array(["x", None, "a/b c", "ä=%"]),
+        "raw": pa.array([b"a\0", None, b"", b"z"]),
+        "flag": pa.array([True, False, None, True]),
+        "deep": pa.array([{"x": 1, "y": ["q"]}, None, {"x": None, "y": None}, {"x": 2, "y": []}]),
+        "more": pa.array([[("k", 1)], None, [], [("l", None)]], pa.map_(pa.string(), pa.int64())),
+    }
+)
+
+
+@pytest.fixture
+def store(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SparkStore:
+    monkeypatch.chdir(tmp_path)
+    return SparkStore(spark)
+
+
+LOCAL = DeltaRsStore()
+
+
+def once(rows: pa.Table) -> Iterator[pa.RecordBatch]:
+    yield from rows.to_batches(max_chunksize=2)
+
+
+def whole(store: Any, name: str, version: int | str | None = None) -> list[dict[str, Any]]:
+    """The rows by their ids, as plain values that can be compared."""
+    opened = store.open(name, version)
+    found = pa.Table.from_batches(list(opened.batches()))
+    return plain(found)
+
+
+def plain(table: pa.Table) -> list[dict[str, Any]]:
+    rows = [{name: row[name] for name in sorted(row)} for row in table.to_pylist()]
+    return [{k: repr(v) for k, v in row.items()} for row in sorted(rows, key=lambda r: r["id"])]
+
+
+# --- what one writes the other reads --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("parts", [(), ("part",), ("flag", "part")], ids=str)
+@pytest.mark.parametrize("direction", ["to Spark", "from Spark"])
+def test_what_one_store_writes_the_other_reads(
+    store: SparkStore, direction: str, parts: tuple[str, ...]
+) -> None:
+    target = Target(table="t", partition_by=parts)
+    here, there = (LOCAL, store) if direction == "to Spark" else (store, LOCAL)
+    writer: Any = here
+    assert writer.put(Target(table="./t", partition_by=parts), ROWS.schema, once(ROWS), COMMIT) == 0
+    assert whole(there, "./t") == whole(here, "./t") == plain(ROWS)
+    reader: Any = there
+    assert reader.last_writer("./t") == "run-1"
+    assert reader.written("./t", COMMIT) == (0, 4)
+    reader.check_rows(Target(table="./t"), ROWS.schema)  # no drift in the other's eyes
+    assert reader.existing("./t").partitions == target.partitions
+    # and the other one's next version
+    assert reader.put(Target(table="./t"), ROWS.schema, once(ROWS), Commit("run-2", "")) == 1
+    assert whole(here, "./t") == plain(ROWS)
+    assert whole(here, "./t", 0) == whole(there, "./t", 0) == plain(ROWS)
+
+
+@pytest.mark.parametrize("name", ["t_two", "default.t_two", "spark_catalog.default.t_two"])
+def test_tables_by_name(store: SparkStore, name: str) -> None:
+    store.spark.sql("DROP TABLE IF EXISTS spark_catalog.default.t_two")
+    assert store.existing(name) is None
+    refusal = refused(InputError, lambda: store.open(name))
+    assert refusal == f"{name}: no such table in the catalog"
+    target = Target(table=name, partition_by=("part",))
+    assert store.put(target, ROWS.schema, once(ROWS), COMMIT) == 0
+    assert store.put(target, ROWS.schema, once(ROWS.slice(0, 2)), Commit("run-2", "")) == 1
+    assert whole(store, name) == plain(ROWS.slice(0, 2))
+    assert whole(store, name, 0) == plain(ROWS)
+    location = store.spark.sql(f"DESCRIBE DETAIL {name}").collect()[0]["location"]
+    path = location.removeprefix("file:")
+    assert whole(LOCAL, path) == plain(ROWS.slice(0, 2))
+    assert whole(LOCAL, path, 0) == plain(ROWS)
+    changed = ROWS.set_column(2, "name", pa.array(["new"] * 4))
+    merging = Target(table=name, mode="merge", id="id")
+    assert store.put(merging, changed.schema, once(changed), Commit("run-3", "")) == 2
+    assert whole(store, name) == plain(changed)
+    told = refused(InputError, lambda: store.open(name, 7))
+    assert told == f"{name}: has no version 7; the newest is 2"
+    store.spark.sql("DROP TABLE spark_catalog.default.t_two")
+
+
+@pytest.mark.parametrize(
+    ("name", "sql"),
+    [
+        ("a.b", "`a`.`b`"),
+        ("main.gold.t", "`main`.`gold`.`t`"),
+        ("`my cat`.gold.t", "`my cat`.`gold`.`t`"),
+        ("`a.b`.`c``d`", "`a.b`.`c``d`"),
+        ("x; DROP TABLE y", "`x; DROP TABLE y`"),
+        ("./a`b", "delta.`./a``b`"),
+        ("s3://bucket/t", "delta.`s3://bucket/t`"),
+        ("rows.csv", "delta.`rows.csv`"),
+    ],
+)
+def test_names_are_quoted(name: str, sql: str) -> None:
+    assert Place(name).sql == sql
+
+
+ODD = [
+    "a b",
+    'say "it"',
+    "back`tick",
+    "d.o.t",
+    "it's",
+    "Ünïcode ✓",
+    "semi;colon",
+    "x) or (1=1",
+    "-- x",
+]
+
+
+@pytest.mark.parametrize("mode", ["overwrite", "merge", "append"])
+def test_columns_and_paths_by_any_name(store: SparkStore, mode: Any) -> None:
+    path = './ö d\'d "dir"/t `1`; x'
+    id = 'the `id` "of" it'
+    rows = pa.table({id: [1, 2, 3]} | {name: [f"{name} {i}" for i in range(3)] for name in ODD})
+    rows = rows.append_column("p`art s", pa.array(["x", "x", "y"]))
+    changed = rows.set_column(2, ODD[1], pa.array(["new", *rows[ODD[1]].to_pylist()[1:]]))
+    parts = ("p`art s",)
+    for place, one in enumerate((store, LOCAL)):
+        other: Any = LOCAL if one is store else store
+        name = f"{path}{place}"
+        target = Target(table=name, mode=mode, id=id, partition_by=parts)
+        one.check_rows(target, rows.schema)  # type: ignore[attr-defined]
+        one.put(target, rows.schema, once(rows), COMMIT)  # type: ignore[attr-defined]
+        other.check_rows(target, rows.schema)
+        other.put(target, changed.schema, once(changed), Commit("run-2", ""))
+        found = one.open(name)  # type: ignore[attr-defined]
+        table = pa.Table.from_batches(list(found.batches()))
+        assert table.num_rows == (6 if mode == "append" else 3)
+        if mode == "append":
+            table = pa.Table.from_batches(list(other.of_run(other.open(name), "run-2").batches()))
+        by_id = {r[id]: r for r in table.to_pylist()}
+        wanted = {r[id]: r for r in changed.to_pylist()}
+        assert {i: {k: by_id[i][k] for k in wanted[i]} for i in by_id} == wanted
+
+
+# --- time travel ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("version", "day"),
+    [
+        (None, 3),
+        (0, 1),
+        (2, 3),
+        ("2026-01-02", 2),
+        ("2026-01-01T23:59:59", 1),
+        ("2026-01-02T00:30:00+01:00", 1),
+        ("2030-01-01", 3),
+    ],
+)
+def test_a_version_or_the_one_of_a_time(
+    store: SparkStore, version: int | str | None, day: int
+) -> None:
+    for at in (1, 2, 3):
+        write_deltalake("v", pa.table({"id": [at]}), mode="overwrite")
+        log = Path("v", "_delta_log", f"{at - 1:020}.json")
+        stamp = int(datetime(2026, 1, at, tzinfo=UTC).timestamp() * 1_000)
+        log.write_text(re.sub(r'"timestamp":\d+', f'"timestamp":{stamp}', log.read_text()))
+    opened = store.open("v", version)
+    assert whole(store, "v", version) == whole(LOCAL, "v", version) == [{"id": str(day)}]
+    assert opened.identity() == LOCAL.open("v", version).identity()
+
+
+def test_a_time_by_name(store: SparkStore) -> None:
+    store.spark.sql("DROP TABLE IF EXISTS default.timed")
+    for version in (0, 1):
+        store.put(
+            Target(table="default.timed"),
+            ROWS.schema,
+            once(ROWS.slice(version, 1)),
+            Commit(f"r{version}", ""),
+        )
+    times = store.spark.sql("DESCRIBE HISTORY default.timed").collect()
+    first = min(row["timestamp"] for row in times).astimezone(UTC)
+    assert store.open("default.timed", first.isoformat()).identity()["version"] == 0
+    assert store.open("default.timed", "2100-01-01").identity()["version"] == 1
+    told = refused(InputError, lambda: store.open("default.timed", "2001-01-01"))
+    assert told.startswith("default.timed: has no version as old as 2001-01-01; its first version")
+    store.spark.sql("DROP TABLE default.timed")
+
+
+def test_an_opened_table_does_not_change(store: SparkStore) -> None:
+    store.put(Target(table="./t"), ROWS.schema, once(ROWS), COMMIT)
+    opened = store.open("./t")
+    LOCAL.put(Target(table="./t"), ROWS.schema, once(ROWS.slice(0, 1)), Commit("run-2", ""))
+    assert opened.frame.count() == 4
+    assert store.open("./t").frame.count() == 1
+
+
+# --- modes ----------------------------------------------------------------------------------------
+
+
+def operation(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = DeltaTable(name).history(1)[0]
+    return found
+
+
+def test_merging_rewrites_what_changed_and_leaves_the_rest(store: SparkStore) -> None:
+    target = Target(table="./t", mode="merge", id="id")
+    assert store.put(target, ROWS.schema, once(ROWS), COMMIT) == 0
+    names = ["mild", "new", "grave ✓", ""]
+    more = pa.Table.from_pylist([{"id": 9, "name": "fresh"}], ROWS.schema)
+    source = pa.concat_tables([ROWS.set_column(2, "name", pa.array(names)).slice(1), more])
+    assert store.put(target, source.schema, once(source), Commit("run-2", "")) == 1
+    assert whole(LOCAL, "./t") == plain(
+        pa.concat_tables([ROWS.set_column(2, "name", pa.array(names)), more])
+    )
+    metrics = operation("./t")["operationMetrics"]
+    assert operation("./t")["operation"] == "MERGE"
+    assert (metrics["numTargetRowsUpdated"], metrics["numTargetRowsInserted"]) == ("1", "1")
+    assert store.written("./t", Commit("run-2", "")) == (1, 4)
+    assert json.loads(operation("./t")["userMetadata"])["redcal_run_id"] == "run-2"
+    assert store.spark.conf.get(USER_METADATA, None) is None
+
+
+@pytest.mark.parametrize("column", [name for name in ROWS.column_names if name != "id"])
+def test_any_change_is_seen_on_merge(store: SparkStore, column: str) -> None:
+    """From a value to null and back."""
+    target = Target(table="./t", mode="merge", id="id")
+    place = ROWS.schema.get_field_index(column)
+    empty = ROWS.set_column(place, column, pa.nulls(4, ROWS.schema.field(column).type))
+    for one in (LOCAL, store):
+        writer: Any = one
+        writer.put(Target(table="./t"), ROWS.schema, once(ROWS), Commit(f"{one.name}-0", ""))
+        for phase, rows in enumerate((empty, ROWS)):
+            writer.put(target, rows.schema, once(rows), Commit(f"{one.name}-{phase + 1}", ""))
+            assert whole(LOCAL, "./t") == plain(rows)
+
+
+def test_a_setting_of_the_session_is_given_back(store: SparkStore) -> None:
+    target = Target(table="./t", mode="merge", id="id")
+    store.put(target, ROWS.schema, once(ROWS), COMMIT)
+    store.spark.conf.set(USER_METADATA, "theirs")
+    try:
+        store.put(target, ROWS.schema, once(ROWS.slice(0, 0)), Commit("run-2", ""))
+        with pytest.raises(RunError):
+            store.put(
+                Target(table="./t", mode="merge", id="nothing"), ROWS.schema, once(ROWS), COMMIT
+            )
+        assert store.spark.conf.get(USER_METADATA) == "theirs"
+    finally:
+        store.spark.conf.unset(USER_METADATA)
+
+
+def test_merging_the_same_rows_again_rewrites_nothing(store: SparkStore) -> None:
+    target = Target(table="./t", mode="merge", id="id")
+    store.put(target, ROWS.schema, once(ROWS), COMMIT)
+    files = set(DeltaTable("./t").file_uris())
+    assert store.put(target, ROWS.schema, once(ROWS), Commit("run-2", "")) == 1
+    assert set(DeltaTable("./t").file_uris()) == files
+    assert store.last_writer("./t") == LOCAL.last_writer("./t") == "run-2"
+
+
+def test_appended_rows_name_their_run(store: SparkStore) -> None:
+    target = Target(table="./t", mode="append")
+    for run in ("run-1", "run-2"):
+        store.put(target, ROWS.schema, once(ROWS), Commit(run, ""))
+    assert DeltaTable("./t").metadata().partition_columns == ["run_id"]
+    for one in (store, LOCAL):
+        reader: Any = one
+        opened = reader.open("./t")
+        assert sum(batch.num_rows for batch in opened.batches()) == 8
+        found = pa.Table.from_batches(list(reader.of_run(opened, "run-2").batches()))
+        assert set(found["run_id"].to_pylist()) == {"run-2"}
+        assert plain(found.select(ROWS.column_names)) == plain(ROWS)
+
+
+@pytest.mark.parametrize("mode", ["overwrite", "append"])
+def test_a_repeat_of_a_run_is_skipped_by_delta(store: SparkStore, mode: Any) -> None:
+    target = Target(table="./t", mode=mode)
+    store.put(target, ROWS.schema, once(ROWS), COMMIT)
+    assert store.put(target, ROWS.schema, once(ROWS), COMMIT) == 0
+    assert DeltaTable("./t").version() == 0
+    assert store.open("./t").frame.count() == 4
+
+
+def test_clusters(store: SparkStore) -> None:
+    target = Target(table="./t", cluster_by=("part", "day"))
+    store.check_rows(target, ROWS.schema)
+    store.put(target, ROWS.schema, once(ROWS), COMMIT)
+    found = store.existing("./t")
+    assert found is not None and (found.partitions, found.clusters) == ((), ("part", "day"))
+    store.put(Target(table="./t"), ROWS.schema, once(ROWS), Commit("run-2", ""))  # keeps its own
+    found = store.existing("./t")
+    assert found is not None and found.clusters == ("part", "day")
+    assert whole(LOCAL, "./t") == plain(ROWS)
+    other = Target(table="./t", cluster_by=("name",))
+    assert "  clustered by: 'part', 'day', would be 'name'\n" in refused(
+        UsageError, lambda: store.check_rows(other, ROWS.schema)
+    )
+    told = refused(UsageError, lambda: LOCAL.check_rows(other, ROWS.schema))
+    assert told.startswith("output.cluster_by: only Spark clusters tables")
+
+
+def test_drift_is_told_in_the_same_words(store: SparkStore) -> None:
+    LOCAL.put(Target(table="./t"), ROWS.schema, once(ROWS), COMMIT)
+    new = ROWS.drop_columns("name").append_column("extra", ROWS["a"])
+    new = new.set_column(0, "id", ROWS["id"].cast(pa.int32()))
+    for mode in ("overwrite", "merge", "append"):
+        target = Target(table="./t", mode=mode, id="id", partition_by=("day",))  # type: ignore[arg-type]
+        told = refused(UsageError, lambda: LOCAL.check_rows(target, new.schema))  # noqa: B023
+        assert told == refused(UsageError, lambda: store.check_rows(target, new.schema))  # noqa: B023
+        for line in (
+            "  new: 'extra', array<double>\n",
+            "  missing: 'name', string\n",
+            "  of another type: 'id' is long, would be integer\n",
+            "  partitioned by: nothing, would be ",
+        ):
+            assert line in told
+
+
+@pytest.mark.parametrize("one", ["local", "spark"])
+def test_evolving(store: SparkStore, one: str) -> None:
+    writer: Any = store if one == "spark" else LOCAL
+    new = ROWS.drop_columns(["name", "more"]).append_column("extra", ROWS["a"])
+    retyped = new.set_column(0, "id", ROWS["id"].cast(pa.int32()))
+    writer.put(Target(table="./o"), ROWS.schema, once(ROWS), COMMIT)
+    evolving = Target(table="./o", evolve=True, partition_by=("day",))
+    writer.check_rows(evolving, retyped.schema)
+    writer.put(evolving, retyped.schema, once(retyped), Commit("run-2", ""))
+    assert whole(store, "./o") == whole(LOCAL, "./o") == plain(retyped)
+    assert DeltaTable("./o").metadata().partition_columns == ["day"]
+    for mode in ("merge", "append"):
+        target = Target(table=f"./{mode}", mode=mode, id="id", evolve=True)  # type: ignore[arg-type]
+        writer.put(target, ROWS.schema, once(ROWS), COMMIT)
+        writer.check_rows(target, new.schema)
+        writer.put(target, new.schema, once(new), Commit("run-2", ""))
+        opened = store.open(f"./{mode}")
+        if mode == "append":
+            opened = store.of_run(opened, "run-2")
+        found = pa.Table.from_batches(list(opened.batches()))
+        assert plain(found.select(new.column_names)) == plain(new)
+        kept = {None} if mode == "append" else set(ROWS["name"].to_pylist())
+        assert set(found["name"].to_pylist()) == kept
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def test_files_are_read_alike(store: SparkStore) -> None:
+    rows = ROWS.drop_columns(["more"])
+    pq.write_table(rows, "t.parquet")
+    assert whole(store, "t.parquet") == whole(LOCAL, "t.parquet") == plain(rows)
+    Path("t.csv").write_text('id,note,p\n1,"two\nlines, ""more""",0\n2,,0.5\n3,plain,1\n')
+    opened = [one.open("t.csv", None, ",", ["p"]) for one in (store, LOCAL)]
+    found = [plain(pa.Table.from_batches(list(table.batches()))) for table in opened]
+    assert found[0] == found[1]
+    assert opened[0].identity() == opened[1].identity()
