@@ -9,9 +9,9 @@ from fractions import Fraction
 from typing import Any
 
 from redcal_spark.columns import Layout
+from redcal_spark.explain import whole_costs
 from redcal_spark.fixed_point import BITS
 from redcal_spark.gather import Gathered, Scanner
-from redcal_spark.losses import Loss
 from redcal_spark.metrics import Metrics
 from redcal_spark.parameters import Parameters
 from redcal_spark.reconciler import Reconciler
@@ -216,7 +216,7 @@ def _pair_labels(metrics: Metrics, place: int) -> Any:
 def _pairs(metrics: Metrics, place: int) -> list[dict[str, Any]]:
     loss, n = metrics.losses[place], metrics.rows
     rows, events = (x[place].tolist() for x in (metrics.totals.pairs, metrics.totals.events))
-    labels, whole = _pair_labels(metrics, place), _whole_costs(loss)
+    labels, whole = _pair_labels(metrics, place), whole_costs(loss)
     found = []
     for a1 in range(loss.n_actions):
         for a2 in range(loss.n_actions):
@@ -229,12 +229,6 @@ def _pairs(metrics: Metrics, place: int) -> list[dict[str, Any]]:
                 found.append(pair | _costs(whole, a1, a2, count, sums))
     found.sort(key=lambda pair: (-pair["event_rows"], -pair["rows"]))
     return found
-
-
-def _whole_costs(loss: Loss) -> tuple[list[list[int]], int]:
-    """The costs as integers over one denominator: many sums of fractions would take long."""
-    unit = math.lcm(*(cost.denominator for line in loss.exact_costs for cost in line))
-    return [[int(cost * unit) for cost in line] for line in loss.exact_costs], unit
 
 
 def _costs(

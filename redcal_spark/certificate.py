@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from redcal_spark import consistency
+from redcal_spark import consistency, log_checks
 from redcal_spark.claims import Check, Fitted, Measure, Number, Root, SplitName, Verdict
 from redcal_spark.errors import ModelFileError
 from redcal_spark.guarantees import Case, fitted
@@ -33,6 +33,14 @@ class Certificate:
     def passed(self) -> bool:
         """Nothing that was promised turned out false. What is not covered was not promised."""
         return not self.failed
+
+    @property
+    def sound(self) -> bool:
+        """No contradiction: what failed, if anything, failed on judged rows, as it may.
+
+        Else log, sums and promises cannot all be right: nothing of this run should be used.
+        """
+        return not any(check.split == "fit" or check.relation == "==" for check in self.failed)
 
     @property
     def failed(self) -> tuple[Check, ...]:
@@ -123,8 +131,8 @@ def _sound(
     pair: Fitted, fit_points: Sequence[Point], judge_points: Sequence[Point]
 ) -> Iterator[Check]:
     """Whether there is something to check at all."""
-    yield _none("parameters", "numbers are those of the parameters", consistency.parameters(pair))
-    yield _none("log", "every patch is one the algorithm makes", consistency.log(pair))
+    yield _none("parameters", "numbers are those of the parameters", log_checks.parameters(pair))
+    yield _none("log", "every patch is one the algorithm makes", log_checks.log(pair))
     told = "the history is of this log"
     yield _none("points", told, consistency.points(pair, fit_points, pair.rows))
     if judge_points:

@@ -139,6 +139,13 @@ class Claim:
         self._stopped.set()
         self._thread.join()
 
+    def check(self) -> None:
+        """Before a write: the run must still be ours. Nobody takes it over within the lease."""
+        with self._lock:
+            assert self.row.heartbeat is not None
+            if datetime.now(UTC) - self.row.heartbeat > self._lease / 2:
+                self.update()
+
     def update(self, **changes: Any) -> RunRow:
         """Change the run's row, if it is still ours."""
         return self._put(lambda row: replace(row, **changes))

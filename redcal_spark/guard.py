@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from redcal_spark.errors import UsageError
-from redcal_spark.fixed_point import exact
+from redcal_spark.fixed_point import BITS, exact
 from redcal_spark.history import Point
 from redcal_spark.losses import LossFamily
 from redcal_spark.metrics import Metrics
@@ -26,8 +26,8 @@ def mean_loss(point: Point, losses: LossFamily) -> Fraction:
         scale = loss.scale
         if scale:
             least = min(cost for row in loss.exact_costs for cost in row)
-            labels = int(point.totals.optimum[losses.cells(place)].sum())
-            shift = least * Fraction(labels, point.totals.rows << 26)
+            labels = sum(point.totals.optimum[losses.cells(place)].sum(axis=0).tolist())
+            shift = least * Fraction(labels, point.totals.rows << BITS)
             for model in (1, 2):
                 total += (metrics.decision_loss(place, model) - shift) / scale
     return total / (2 * len(losses)) if len(losses) else total

@@ -175,7 +175,8 @@ def judged(case: Case, points: Sequence[Point], confidence: Fraction) -> Iterato
 
 def _largest_label(totals: Totals, case: Case) -> Fraction:
     """The largest sum that a label can have: 1, or d if labels are vectors that do not sum to 1."""
-    total = int(totals.optimum[case.pair.losses.cells(0)].sum())
+    by_class = totals.optimum[case.pair.losses.cells(0)].sum(axis=0)
+    total = sum(by_class.tolist())  # of vectors it may be more than an int64 holds
     return Fraction(1 if total == totals.rows * ONE else case.d)
 
 

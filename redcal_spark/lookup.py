@@ -19,7 +19,7 @@ from redcal_spark.ledger import RunRow
 from redcal_spark.pair import ReconciledPair
 from redcal_spark.runs import Job
 from redcal_spark.store.base import Table
-from redcal_spark.store.inputs import open_input
+from redcal_spark.store.inputs import open_input, pinned
 
 MOST = 5  # rows of one id that are explained
 
@@ -106,18 +106,10 @@ def _as_it_was(job: Job, run: RunRow) -> tuple[Table, list[str]]:
 
 def _pinned(given: Input, then: Any) -> Input:
     """The input with the Delta versions of a run, if its tables are the same."""
-    sides = [model for model in (1, 2) if given.score_table(model) is not None]
-    tables = then.get("tables", [then])
-    wanted = [given, *(given.score_table(model) for model in sides)]
-    if [t["table"] for t in tables] != [w.table for w in wanted if w is not None]:
+    sides = [side for model in (1, 2) if (side := given.score_table(model)) is not None]
+    if _names(then) != [given.table, *(side.table for side in sides)]:
         return given
-    versions = [t.get("version") for t in tables]
-    changes: dict[str, Any] = {"version": versions[0]}
-    for model, version in zip(sides, versions[1:], strict=True):
-        scores = given.score_table(model)
-        assert scores is not None
-        changes[f"model_{model}"] = scores.model_copy(update={"version": version})
-    return given.model_copy(update=changes)
+    return pinned(given, then)
 
 
 def _names(identity: Any) -> list[Any]:
@@ -134,7 +126,7 @@ def _rows(table: Table, id: str, text: str, pair: ReconciledPair) -> tuple[pa.Ta
     pair.check_layout(layout)
     value = _value(table.schema.field(id).type, id, text)
     names = columns.names(label=False)
-    if hasattr(table, "frame"):  # on Spark: looked for where the rows are
+    if hasattr(type(table), "frame"):  # on Spark: looked for where the rows are
         from redcal_spark.store.spark_lookup import rows_with
 
         return rows_with(table, id, value.as_py(), names, MOST)
@@ -146,8 +138,9 @@ def _rows_here(
 ) -> tuple[pa.Table, int]:
     found, count = [], 0
     for batch in table.batches(names):
-        ids = batch.column(batch.schema.get_field_index(id)).cast(value.type)
-        kept = batch.filter(pc.equal(ids, value))
+        place = batch.schema.get_field_index(id)
+        ids = batch.column(place).cast(value.type)  # not every type of text can be compared
+        kept = batch.set_column(place, id, ids).filter(pc.equal(ids, value))
         if kept.num_rows and count < MOST:
             found.append(kept.slice(0, MOST - count))
         count += kept.num_rows

@@ -15,8 +15,9 @@ import pyarrow as pa
 
 from redcal_spark.columns import Columns, Layout, plan
 from redcal_spark.errors import InputError, ModelFileError, RedcalError, UsageError
-from redcal_spark.explain import Explanation, explain, one_row
+from redcal_spark.explain import Explanation
 from redcal_spark.fixed_point import BITS, exact
+from redcal_spark.journey import explain, one_row
 from redcal_spark.kernel import Rules
 from redcal_spark.losses import LossFamily
 from redcal_spark.output import OutputNames, extend

@@ -318,7 +318,7 @@ class Job:
 
     def _commit(self, claim: Claim) -> Commit:
         """What a write says of itself. The run must still be ours when we write."""
-        claim.update()
+        claim.check()
         return replace(claim.row.commit, again=claim.resumed is not None)
 
     def apply(self, pair: ReconciledPair, command: str = "apply", *, wait: bool = False) -> Outcome:

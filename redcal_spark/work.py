@@ -163,8 +163,10 @@ class InMemory:
                 yield batch
             at_end()
 
-        batches = told(chain([first], rows))
-        return self.store.put(target, first.schema, batches, commit), written
+        version = self.store.put(target, first.schema, told(chain([first], rows)), commit)
+        if target.mode == "merge":  # most rows may have been there already
+            return self.store.written(target.table, commit) or (version, written)
+        return version, written
 
     def _extended(
         self, table: Table, pair: ReconciledPair, suffix: str, skip: bool

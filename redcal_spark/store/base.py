@@ -80,9 +80,16 @@ def _written_by(user_metadata: str | None) -> tuple[str | None, int | None]:
 
 
 def rows_of(metrics: Mapping[str, Any] | None) -> int:
-    """How many rows a commit was made of, as Spark or delta-rs counted them."""
-    counts = ("numSourceRows", "num_source_rows", "numOutputRows", "num_added_rows")
-    return next((int(metrics[name]) for name in counts if metrics and name in metrics), 0)
+    """How many rows a commit brought, as Spark or delta-rs counted; of a MERGE, those changed."""
+    for names in (
+        ("numTargetRowsUpdated", "numTargetRowsInserted"),
+        ("num_target_rows_updated", "num_target_rows_inserted"),
+        ("numOutputRows",),
+        ("num_added_rows",),
+    ):
+        if metrics and names[0] in metrics:
+            return sum(int(metrics.get(name, 0)) for name in names)
+    return 0
 
 
 def vacuumed(name: str, version: int, newest: int) -> RunError:

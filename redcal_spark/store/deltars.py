@@ -171,7 +171,10 @@ class DeltaRsStore:
                 "output.cluster_by: only Spark clusters tables; the local engine can partition "
                 "them (output.partition_by), or choose engine.name: spark"
             )
-        check_rows(target, schema, self.existing(target.table))
+        old = self.existing(target.table)
+        check_rows(target, schema, old)
+        if old is not None and old.partitions and target.mode != "append":
+            _check_partitions(target.table)
 
     def put(
         self, target: Target, schema: pa.Schema, batches: Iterable[pa.RecordBatch], commit: Commit
@@ -337,6 +340,21 @@ def _metadata(commit: Commit) -> dict[str, str]:
 
 def _properties(commit: Commit) -> CommitProperties:
     return CommitProperties(custom_metadata=_metadata(commit), max_commit_retries=TRIES)
+
+
+def _check_partitions(name: str) -> None:
+    """delta-rs does not hit files that Spark put into folders with other letters than ASCII.
+
+    It would name them otherwise than Spark did, which would go on reading what was replaced.
+    """
+    paths = pa.table(DeltaTable(name).get_add_actions())["path"].to_pylist()
+    odd = next((path for path in paths if not path.isascii()), None)
+    if odd is not None:
+        raise UsageError(
+            f"output.table: {name} has partitions that Spark wrote and the local engine cannot "
+            f"replace, such as {os.path.dirname(odd)}: use engine.name: spark, or name another "
+            "table"
+        )
 
 
 def _with_run(batch: pa.RecordBatch, run_id: str) -> pa.RecordBatch:

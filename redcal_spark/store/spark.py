@@ -21,7 +21,7 @@ from pyspark.sql.functions import col, expr, lit
 
 from redcal_spark.engines.scratch import remove_folder
 from redcal_spark.engines.spark_frames import arrow_schema, column
-from redcal_spark.errors import InputError, RunError
+from redcal_spark.errors import InputError, RunError, UsageError
 from redcal_spark.store.base import Commit, Mode, rows_of, run_of, version_at
 from redcal_spark.store.delta_types import delta_schema, unstorable
 from redcal_spark.store.deltars import (
@@ -33,10 +33,17 @@ from redcal_spark.store.deltars import (
 from redcal_spark.store.files import FileTable
 from redcal_spark.store.inputs import Side
 from redcal_spark.store.spark_join import join_frames
-from redcal_spark.store.spark_merge import merge_rows
-from redcal_spark.store.spark_tables import Place, SparkTable, explained, spark_types, told
+from redcal_spark.store.spark_merge import cluster, merge_rows
+from redcal_spark.store.spark_tables import (
+    Place,
+    SparkTable,
+    explained,
+    spark_types,
+    told,
+)
 from redcal_spark.store.targets import RUN_ID, Existing, Target, check_rows
 
+NOT_IN_NAMES = " ,;{}()\n\t="  # but in tables with column mapping, which delta-rs does not write
 TRIES = 20  # of a write that lost a race for the next version
 
 
@@ -60,15 +67,8 @@ class SparkStore:
         place = Place(name).absolute
         if place.is_here and not Path(name, "_delta_log").is_dir():
             return self._open_files(name, version, separator, fractions)
-        seen = self._seen(name) if place.is_here else None
-        if isinstance(
-            seen, DeltaRsTable
-        ):  # looked up here it is quicker, and told in the same words
-            seen = self._local.open(name, version)
-            found = seen.identity()
-        else:
-            found = self._pinned(name, place, version, seen)
-            seen = None
+        table, why = self._seen(name, version) if place.is_here else (None, None)
+        found = self._pinned(name, place, version, why) if table is None else table.identity()
         reader = self.spark.read.option("versionAsOf", str(found["version"]))
 
         def frame() -> DataFrame:
@@ -76,16 +76,22 @@ class SparkStore:
                 return reader.format("delta").load(place.name)
             return reader.table(place.sql)
 
-        return SparkTable(name, frame, lambda: found, seen)
+        return SparkTable(name, frame, lambda: found, table)
 
-    def _seen(self, name: str) -> DeltaRsTable | InputError:
-        """A Delta table as this process sees it; why not, if it needs Spark."""
+    def _seen(
+        self, name: str, version: int | str | None
+    ) -> tuple[DeltaRsTable | None, InputError | None]:
+        """A Delta table as this process sees it: looked up quicker, refused in the same words.
+
+        Not so if only Spark can read it; then, what is wrong with it in the eyes of delta-rs.
+        """
         try:
-            table = self._local.open(name)
+            self._local.open(name)
         except InputError as err:
-            return err
+            return None, err
+        table = self._local.open(name, version)
         assert isinstance(table, DeltaRsTable)
-        return table
+        return table, None
 
     def _open_files(
         self, name: str, version: int | str | None, separator: str, fractions: Sequence[str]
@@ -209,11 +215,22 @@ class SparkStore:
         with explained(partial(_unread, name)):
             schema = arrow_schema(self._frame(place))
             found = self.spark.sql(f"DESCRIBE DETAIL {place.sql}")
-            detail = found.select("partitionColumns", "clusteringColumns").collect()[0]
-        return Existing(schema, *(tuple(part or ()) for part in detail))
+            detail = found.select("partitionColumns", "clusteringColumns", "properties").first()
+        assert detail is not None
+        partitions, clusters, properties = (part or () for part in detail)
+        mapped = "delta.columnMapping.mode" in properties
+        return Existing(schema, tuple(partitions), tuple(clusters), mapped)
 
     def check_rows(self, target: Target, schema: pa.Schema) -> None:
-        check_rows(target, schema, self.existing(target.table))
+        old = self.existing(target.table)
+        check_rows(target, schema, old)
+        odd = [name for name in schema.names if not set(name).isdisjoint(NOT_IN_NAMES)]
+        if odd and not (old is not None and old.any_name):
+            raise UsageError(
+                f"output.table: Spark writes no columns with any of {NOT_IN_NAMES!r} in their "
+                f"names: {', '.join(map(repr, odd))}; rename them, or use engine.name: local, or a "
+                "table with delta.columnMapping.mode = name"
+            )
 
     def put(
         self, target: Target, schema: pa.Schema, batches: Iterable[pa.RecordBatch], commit: Commit
@@ -224,7 +241,8 @@ class SparkStore:
         """Rows that are at the driver as a frame, in the types that the embedded store writes."""
         stored = delta_schema(schema)
         table = pa.Table.from_batches(list(batches), schema).cast(stored)
-        return self.spark.createDataFrame(table, spark_types(stored))
+        rows: Any = table if table.num_rows else []  # PySpark takes no empty table
+        return self.spark.createDataFrame(rows, spark_types(stored))
 
     def put_frame(self, target: Target, frame: DataFrame, commit: Commit) -> int:
         """Put a frame's rows into their table as the target says; returns the version."""
@@ -233,7 +251,7 @@ class SparkStore:
         old = self.existing(name)
         if target.mode == "merge" and old is not None:
             with explained(partial(_unwritten, name)):
-                merge_rows(place, frame, old, target, commit)
+                merge_rows(place, frame, self._frame(place), target, commit)
             if self._find(name, commit, 100) is None:
                 # nothing differed, or the session may not say who writes: an empty version says it
                 self._save(
@@ -246,19 +264,25 @@ class SparkStore:
         writer = self._writer(frame, name, mode, commit)
         if partitions := target.partitions_for(old, frame.columns):
             writer = writer.partitionBy(*partitions)
-        elif clusters := target.clusters_for(old, frame.columns):
-            writer = writer.clusterBy(*clusters)
         if target.evolve and old is not None:
             change = "mergeSchema" if mode == "append" else "overwriteSchema"
             writer = writer.option(change, "true")
         self._save(writer, place, name)
+        if mode == "overwrite" and (clusters := target.clusters_for(old, frame.columns)):
+            with explained(partial(_unwritten, name)):
+                cluster(self.spark, place, clusters, commit)
         return self._version_of(name, commit)
 
     def written(self, name: str, commit: Commit) -> tuple[int, int] | None:
         if not self._exists(Place(name).absolute):
             return None
-        version = self._find(name, commit)
-        return None if version is None else (version, self.rows_written(name, version))
+        sql = f"DESCRIBE HISTORY {Place(name).absolute.sql}"
+        found = self.spark.sql(sql).select("version", "userMetadata", "operationMetrics").collect()
+        ours = [row for row in found if commit.wrote(row["userMetadata"])]
+        if not ours:
+            return None
+        # the rows are in the first of them, a change of how they are laid out may follow
+        return int(ours[0]["version"]), max(rows_of(row["operationMetrics"]) for row in ours)
 
     def of_run(self, table: SparkTable, run_id: str) -> SparkTable:
         return SparkTable(
@@ -279,11 +303,6 @@ class SparkStore:
             if commit.wrote(metadata):
                 return version
         return None
-
-    def rows_written(self, name: str, version: int) -> int:
-        sql = f"DESCRIBE HISTORY {Place(name).absolute.sql}"
-        found = self.spark.sql(sql).where(col("version") == version).select("operationMetrics")
-        return rows_of(found.collect()[0]["operationMetrics"])
 
     def _history(self, name: str, limit: int | None) -> list[tuple[int, str | None]]:
         """Versions and what their commits say of themselves, newest first."""

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
 from pyspark.sql.functions import col
 
 from redcal_spark.engines.spark_frames import column, table_of
-from redcal_spark.store.spark_tables import SparkTable
+from redcal_spark.store.spark_tables import SparkTable, explained
 
 
 def rows_with(
@@ -18,9 +17,7 @@ def rows_with(
 ) -> tuple[pa.Table, int]:
     """The first few rows whose id is this value, and how many there are."""
     assert isinstance(table, SparkTable)
-    same = table.frame.where(col(column(id)) == value)
-    try:
+    with explained(table.explain):
+        same = table.frame.where(col(column(id)) == value)
         found = table_of(same.limit(most), names)
         return found, found.num_rows if found.num_rows < most else same.count()
-    except PySparkException as err:
-        raise table.explain(err) from err

@@ -1,54 +1,65 @@
-"""Reconciled rows merged into a table by Spark."""
+"""What Spark does with a table of reconciled rows beyond writing frames: MERGE, clusters."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import Column, expr
+from pyspark.sql.functions import expr
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from redcal_spark.engines.spark_frames import column
 from redcal_spark.store.base import Commit
 from redcal_spark.store.spark_tables import Place
-from redcal_spark.store.targets import Existing, Target
+from redcal_spark.store.targets import Target
 
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _SPEAKING = threading.Lock()  # two merges in one session must not speak for each other
 
 
 def merge_rows(
-    place: Place, frame: DataFrame, old: Existing, target: Target, commit: Commit
+    place: Place, frame: DataFrame, old: DataFrame, target: Target, commit: Commit
 ) -> None:
-    """Insert new rows, replace those that changed, leave all others as they are."""
+    """Insert new rows, replace those that changed, leave all others as they are.
+
+    Rows that say nothing new are left out beforehand: Delta rewrites every file in which a row has
+    the id of a source row, whether the row is updated or not.
+    """
     assert target.id is not None
-    same = f"source.{column(target.id)} = {place.in_merge}.{column(target.id)}"
-    merge = frame.alias("source").mergeInto(place.sql, expr(same))
-    differs = _differs(frame.schema, place, old, target.id)
-    merge = merge.whenMatched(differs).updateAll().whenNotMatched().insertAll()
+    id = column(target.id)
+    same = " and ".join([f"source.{id} = old.{id}", *_same(frame.schema, old.columns, target.id)])
+    changed = frame.alias("source").join(old.alias("old"), expr(same), "left_anti")
+    merge = changed.alias("source").mergeInto(
+        place.sql, expr(f"source.{id} = {place.in_merge}.{id}")
+    )
+    merge = merge.whenMatched().updateAll().whenNotMatched().insertAll()
     if target.evolve:
         merge = merge.withSchemaEvolution()
     with _saying(frame.sparkSession, commit):
         merge.merge()
 
 
-def _differs(new: StructType, place: Place, old: Existing, id: str) -> Column:
-    """Whether a new row says anything else than the old one. Nulls are equal to nulls."""
-    told = []
+def _same(new: StructType, there: Sequence[str], id: str) -> Iterator[str]:
+    """Conditions that a new row says nothing new. Nulls are equal to nulls."""
     for field in new.fields:
-        ours, theirs = f"source.{column(field.name)}", f"{place.in_merge}.{column(field.name)}"
+        ours, theirs = f"source.{column(field.name)}", f"old.{column(field.name)}"
         if field.name == id:
             continue
-        if field.name not in old.schema.names:  # the table is about to get it, empty
-            told.append(f"{ours} is not null")
+        if field.name not in there:  # the table is about to get it, empty
+            yield f"{ours} is null"
         elif _has_map(field.dataType):  # Spark compares no maps
-            told.append(f"not (to_json(struct({ours})) <=> to_json(struct({theirs})))")
+            yield f"to_json(struct({ours})) <=> to_json(struct({theirs}))"
         else:
-            told.append(f"not ({ours} <=> {theirs})")
-    return expr(" or ".join(told) or "false")
+            yield f"{ours} <=> {theirs}"
+
+
+def cluster(spark: SparkSession, place: Place, by: Sequence[str], commit: Commit) -> None:
+    """Cluster a table: writers of frames cannot, and what they overwrite is clustered no more."""
+    with _saying(spark, commit):
+        spark.sql(f"ALTER TABLE {place.sql} CLUSTER BY ({', '.join(map(column, by))})")
 
 
 def _has_map(kind: DataType) -> bool:

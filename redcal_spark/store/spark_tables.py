@@ -91,11 +91,12 @@ class SparkTable:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        return self._seen.schema if self._in_files else arrow_schema(self.frame)
+        files = self._files
+        return arrow_schema(self.frame) if files is None else files.schema
 
     @property
-    def _in_files(self) -> bool:
-        return isinstance(self._seen, FileTable)
+    def _files(self) -> FileTable | None:
+        return self._seen if isinstance(self._seen, FileTable) else None
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """The rows at the driver: for small tables."""
@@ -106,8 +107,9 @@ class SparkTable:
 
     def first(self, columns: Sequence[str]) -> pa.RecordBatch | None:
         """A few rows, to look at."""
-        if self._in_files:  # Spark would open every file to tell their types
-            found: Any = self._seen.batches(columns)
+        found: Any
+        if self._files is not None:  # Spark would open every file to tell their types
+            found = self._files.batches(columns)
         else:
             with explained(self.explain):
                 chosen = self.frame.select(*map(column, columns))
@@ -119,9 +121,9 @@ class SparkTable:
 
     def explain(self, err: Exception) -> Exception:
         """Why a pass over the rows failed: files are looked at here to tell, in words."""
-        if isinstance(self._seen, FileTable):
+        if self._files is not None:
             try:
-                for _ in self._seen.batches():
+                for _ in self._files.batches():
                     pass
             except InputError as found:
                 return found

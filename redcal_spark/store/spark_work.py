@@ -98,7 +98,7 @@ class OnSpark:
             version = self.store.put_frame(target, rows, commit)
         except RunError as err:
             raise _ours(err, table.name) from err
-        written = self.store.rows_written(target.table, version)
+        _, written = self.store.written(target.table, commit) or (version, 0)
         progress(written)
         return version, written
 

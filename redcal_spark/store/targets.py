@@ -58,11 +58,12 @@ class Target:
 
 @dataclass(frozen=True)
 class Existing:
-    """A target that is there already."""
+    """A target that is there already. any_name: its columns may have any sign in their names."""
 
     schema: pa.Schema
     partitions: tuple[str, ...] = ()
     clusters: tuple[str, ...] = ()
+    any_name: bool = False
 
 
 def target_of(config: Config) -> Target:

@@ -15,6 +15,7 @@ from redcal_spark.errors import InputError, RunError
 from redcal_spark.store.base import Commit, Mode
 from redcal_spark.store.deltars import DeltaRsStore
 from redcal_spark.store.files import FileTable
+from redcal_spark.store.targets import Target
 from tests.e2e.work import Work, scores, write
 
 ROWS = """
@@ -79,6 +80,10 @@ command: string
 status: string
 started_at: timestamp[us, tz=UTC]
 finished_at: timestamp[us, tz=UTC]
+holder: string
+heartbeat: timestamp[us, tz=UTC]
+claim: string
+previous_claim: string
 rows: int64
 fit_rows: int64
 judge_rows: int64
@@ -86,6 +91,7 @@ unlabelled_rows: int64
 bad_rows: int64
 patches: int64
 rounds: int64
+progress: string
 beta: double
 config: string
 inputs: string
@@ -174,7 +180,8 @@ def test_commits_name_run_and_fingerprint_and_versions_go_up_by_one(work: Work) 
             said = json.loads(newest["userMetadata"])
             assert said["redcal_run_id"] == run["run_id"]
             assert said["redcal_fingerprint"] == ledger["fingerprint"]
-        assert work.delta("out/rows_runs").version() == 2 * version + 1  # started, finished
+        # claimed, patches about to be written, finished
+        assert work.delta("out/rows_runs").version() == 3 * version + 2
         said = json.loads(work.delta("out/rows_runs").history(1)[0]["userMetadata"])
         assert said["redcal_run_id"] == run["run_id"]
     ids = [row["run_id"] for row in work.runs()]
@@ -187,7 +194,7 @@ def test_commits_name_run_and_fingerprint_and_versions_go_up_by_one(work: Work) 
 def test_a_failure_between_writes_shows_no_half_a_run(
     work: Work, monkeypatch: pytest.MonkeyPatch, target: str
 ) -> None:
-    write_ = DeltaRsStore.write
+    write_, put_ = DeltaRsStore.write, DeltaRsStore.put
 
     def fails(
         store: DeltaRsStore,
@@ -201,7 +208,13 @@ def test_a_failure_between_writes_shows_no_half_a_run(
             raise OSError("the disk is gone")
         return write_(store, name, schema, batches, mode, commit)
 
+    def fails_too(store: DeltaRsStore, put: Target, *arguments: Any) -> int:
+        if put.table == target:
+            raise OSError("the disk is gone")
+        return put_(store, put, *arguments)
+
     monkeypatch.setattr(DeltaRsStore, "write", fails)
+    monkeypatch.setattr(DeltaRsStore, "put", fails_too)
     told_ = work.redcal("run")
     assert told_.code == 1
     assert "the disk is gone" in told_.err
@@ -214,7 +227,7 @@ def test_a_failure_between_writes_shows_no_half_a_run(
     monkeypatch.chdir(work.folder)
     run = work.ran()
     assert run["outputs"]["out/rows"] == 0
-    assert [r["status"] for r in work.runs()] == ["failed", "converged"]
+    assert [(r["run_id"], r["status"]) for r in work.runs()] == [(row["run_id"], "converged")]
     assert work.ran()["unchanged"]
 
 
@@ -226,7 +239,7 @@ def test_a_failure_that_cannot_be_recorded_is_still_the_first_one(
     def second_fails(store: DeltaRsStore, *arguments: Any, **named: Any) -> None:
         nonlocal calls
         calls += 1
-        if calls > 1:
+        if calls > 2:  # claimed, patches about to be written
             raise RunError("no ledger any more")
         merge(store, *arguments, **named)
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -266,7 +266,7 @@ ROWS = {"rows_for_masses", "rows_for_losses", "rows_for_brier"}
 
 
 def check_against(found: Certificate, by_hand: Expected) -> None:
-    ours = {
+    ours: dict[Key, Check] = {
         (c.name, c.split, c.loss, c.model): c
         for c in found.checks
         if c.name not in CONSISTENCY | ROWS and (c.name, c.split) != ("largest_gap", "judge")
@@ -295,7 +295,10 @@ def _true(measured: Number, relation: str, bound: Number) -> bool:
     return {"<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b, "==": a == b}[relation]
 
 
-@pytest.mark.parametrize("seed", range(900, 980))
+@pytest.mark.parametrize(
+    "seed",
+    [*range(900, 948), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(948, 1_200))],
+)
 def test_every_guarantee_is_what_the_rows_say_by_an_independent_path(seed: int) -> None:
     run = run_of(case(seed))
     judge = other_rows(run.problem, seed)
@@ -307,13 +310,14 @@ def test_every_guarantee_is_what_the_rows_say_by_an_independent_path(seed: int) 
         rechecked=run.recheck(run.pair),
     )
     check_against(found, expected(run, judge))
-    assert found.passed or all(check.split == "judge" for check in found.failed)
+    assert found.sound
     for check in found.checks:
         if check.name in CONSISTENCY and check.measured is not None:
-            assert (check.measured, check.verdict) == (0, "pass")
+            assert check.measured == Fraction(0)
+            assert check.verdict == "pass"
 
 
-@pytest.mark.parametrize("seed", range(900, 940))
+@pytest.mark.parametrize("seed", range(900, 924))
 def test_every_measure_is_what_the_rows_say(seed: int) -> None:
     run = run_of(case(seed))
     p, judge = run.problem, other_rows(run.problem, seed)
@@ -405,14 +409,14 @@ def patched_runs(algorithm: str) -> list[Run]:
         run = run_of(case(seed, algorithm=algorithm, **small))
         if 1 < len(run.pair.log) < 12 and run.pair.status == "converged":
             found.append(run)
-        if len(found) == 4:
+        if len(found) == 3:
             return found
     raise AssertionError("too few runs")
 
 
 def some_mutations(run: Run) -> list[tuple[str, list[dict[str, Any]]]]:
     found = list(mutations(run))
-    return Random(len(found)).sample(found, min(24, len(found)))
+    return Random(len(found)).sample(found, min(14, len(found)))
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -446,7 +450,7 @@ def test_a_mutated_log_fails_on_the_rows(algorithm: str) -> None:
             found = certify(pair, points, replayed=points, rechecked=rechecked)
             assert not found.passed, (run.problem, name)
             tried += 1
-    assert tried > 20
+    assert tried > 9
 
 
 def same_totals(one: Totals, two: Totals) -> bool:
@@ -457,6 +461,95 @@ def arrays_of(totals: Totals) -> list[Any]:
     arrays = (*totals.pairs, *totals.events, *totals.labels, *totals.scores)
     plain = [a.tolist() for a in (*arrays, totals.optimum, totals.gaps)]
     return [totals.rows, totals.brier, *plain]
+
+
+@pytest.mark.parametrize("algorithm", ["redcal", "decision_calibration", "dc_then_redcal"])
+def test_sums_alone_know_where_rounds_and_calibrations_start(algorithm: str) -> None:
+    """The first patch after a point is known in full from the sums there."""
+    tried = 0
+    for run in patched_runs(algorithm):
+        log = run.log
+        for point in run.points[:-1]:
+            patch = log[point.steps]
+            k = len(run.problem.losses[patch["loss"]])
+            wrong: list[dict[str, Any]] = [{"rows": patch["rows"] + 1}, {"rows": patch["rows"] - 1}]
+            if patch["kind"] == "reconcile":
+                check = "events"
+                wrong.append({"a1": patch["a2"], "a2": patch["a1"]})
+            else:
+                check = "calibrations"
+                wrong.append({"action": (patch["action"] + 1) % k})
+                step = run.pair.resolved.step
+                wrong += [
+                    {"phi": [*patch["phi"][:j], x + step, *patch["phi"][j + 1 :]]}
+                    for j, x in enumerate(patch["phi"])
+                    if x + step <= ONE
+                    and any([*patch["phi"][:j], x + step, *patch["phi"][j + 1 :]])
+                ]
+            for new in wrong:
+                pair = with_log(
+                    run.pair, [*log[: point.steps], patch | new, *log[point.steps + 1 :]]
+                )
+                failed = {found.name for found in certify(pair, run.points).failed}
+                assert failed & {check, "log"}, new
+                tried += "log" not in failed
+    assert tried > 8
+
+
+def test_a_round_that_was_left_uncalibrated_shows_on_the_rows() -> None:
+    """Without the last calibration of its last round a log looks finished, and is not."""
+    found = 0
+    fixed: dict[str, Any] = {"algorithm": "redcal", "adaptive_beta": False, "grid_bits": None}
+    for seed in range(3_000, 3_080):
+        run = run_of(case(seed, beta=1e-3, max_n=25, max_steps=40, max_rounds=10_000, **fixed))
+        if run.pair.status == "converged" and run.log and run.log[-1]["kind"] == "calibrate":
+            shorter = with_log(run.pair, run.log[:-1])
+            told = run.recheck(shorter)
+            assert told == [f"round {run.log[-1]['round']} does not end calibrated to beta"]
+            points = run.history(shorter.log)
+            assert not certify(shorter, points, rechecked=told).passed
+            found += 1
+    assert found > 3
+
+
+def test_patching_the_model_that_is_less_wrong_shows_on_the_rows() -> None:
+    """The first round as it would be for the other model, with the right rows and mean."""
+    tried = 0
+    for run in patched_runs("redcal"):
+        first = run.log[0]
+        other = 3 - first["model"]
+        found = oracle.Run(run.problem, oracle.grid_labels(run.problem), m=run.pair.resolved.m)
+        rows = found.rows_of(first)
+        phi = found.rounded_mean(found.residual_sums(other, rows), len(rows))
+        if any(phi):
+            pair = replace(with_log(run.pair, [first | {"model": other, "phi": phi}]), status="cut")
+            assert "patch 0: the other model was more wrong" in run.recheck(pair)
+            tried += 1
+    assert tried
+
+
+def test_calibrating_another_action_than_the_worst_shows_in_the_sums() -> None:
+    """The first patch as it would be for another action, with the right rows and mean."""
+    tried = 0
+    for seed in range(3_000, 3_012):
+        run = run_of(case(seed, algorithm="decision_calibration", max_steps=5))
+        found = oracle.Run(run.problem, oracle.grid_labels(run.problem), m=run.pair.resolved.m)
+        for first in run.log[:1]:
+            for loss, costs in run.problem.losses.items():
+                for action in range(len(costs)):
+                    new = first | {"loss": loss, "action": action}
+                    rows = found.rows_of(new)
+                    phi = found.rounded_mean(
+                        found.residual_sums(first["model"], rows), len(rows) or 1
+                    )
+                    if (loss, action) == (first["loss"], first["action"]) or not any(phi):
+                        continue
+                    wrong = with_log(run.pair, [new | {"rows": len(rows), "phi": phi}])
+                    pair = replace(wrong, status="cut")
+                    failed = {c.name: c for c in certify(pair, run.history(pair.log)).failed}
+                    assert "the largest gap was at" in failed["calibrations"].why
+                    tried += 1
+    assert tried > 5
 
 
 def all_runs() -> list[Run]:
@@ -502,7 +595,8 @@ def mutated_totals(totals: Totals) -> Iterator[tuple[str, Totals]]:
                     continue
                 other = array.copy()
                 other.flat[other.argmax()] += more
-                yield name, replace(totals, **{name: (*arrays[:i], other, *arrays[i + 1 :])})
+                new: Any = {name: (*arrays[:i], other, *arrays[i + 1 :])}
+                yield name, replace(totals, **new)
         for name in ("optimum", "gaps"):
             other = getattr(totals, name).copy()
             if other.size:
@@ -535,6 +629,7 @@ def test_a_mutated_judged_sum_fails() -> None:
         mutated = [*points[:-1], replace(points[-1], totals=totals)]
         found = certify(run.pair, run.points, mutated, judge_replayed=points[-1].totals)
         assert any(check.split == "judge" for check in found.failed)
+        assert not found.sound
     assert certify(run.pair, run.points, points, judge_replayed=points).passed
 
 
@@ -613,7 +708,8 @@ def test_theorem_2_by_hand() -> None:
     found = certify(run.pair, run.points, replayed=run.points)
     assert found.passed
     event = one(found, "largest_event", loss="zero_one")
-    assert (event.measured, event.bound, event.verdict) == (0, Fraction(1, 10), "pass")
+    assert (event.measured, event.bound) == (Fraction(0), Fraction(1, 10))
+    assert event.verdict == "pass"
     for model in (1, 2):
         brier = one(found, "brier_decrease", model=model)
         assert isinstance(brier.measured, Fraction)
@@ -631,7 +727,7 @@ def test_theorem_2_by_hand() -> None:
         assert (before, after) == (Fraction(18, 100), Fraction(10, 100))
     rounds = one(found, "rounds")
     both = sum(m.value for m in found.measures if (m.name, m.when) == ("brier", "before"))
-    assert (rounds.measured, rounds.bound) == (2, 8 * 2 * both / (Fraction(1, 100) / 10))
+    assert (rounds.measured, rounds.bound) == (Fraction(2), 8 * 2 * both / (Fraction(1, 100) / 10))
     assert one(found, "steps").bound == 4 / min(Fraction(1, 25), Fraction(1, 8_000))
 
 
@@ -790,7 +886,11 @@ def test_judged_masses_fail_only_beyond_their_interval() -> None:
     assert judged(10, 50).verdict == "pass"  # 2 eta = 0.2, not above it
     few = judged(11, 50)
     assert (few.verdict, "too few" in few.why) == ("not covered", True)
-    assert judged(40, 50).verdict == "fail"
+    beyond = judged(40, 50)
+    assert beyond.verdict == "fail"
+    assert Certificate((beyond,)).sound  # no contradiction, only bad news
+    assert not Certificate((beyond,)).passed
+    assert not Certificate((replace(beyond, split="fit"),)).sound
     many = judged(1_100, 5_000)
     assert many.interval is not None
     assert (many.verdict == "fail") == (many.interval.low > Fraction(1, 5))
@@ -820,7 +920,7 @@ def test_a_certificate_that_was_tampered_with_is_refused() -> None:
         return data
 
     half = {"exact": "1/2", "value": 0.5}
-    for data in (
+    tampered: list[Any] = [
         changed(verdict="fail"),
         changed(measured=half),
         changed(verdict="not covered", why=""),
@@ -831,8 +931,9 @@ def test_a_certificate_that_was_tampered_with_is_refused() -> None:
         json.loads(json.dumps(good)) | {"schema_version": 2},
         {"checks": []},
         [],
-    ):
-        assert refused(ModelFileError, lambda data=data: Certificate.from_json(data))
+    ]
+    for data in tampered:
+        assert refused(ModelFileError, partial(Certificate.from_json, data))
 
 
 def test_numbers_as_text() -> None:

@@ -335,7 +335,11 @@ def test_versions_and_what_they_say_of_themselves() -> None:
     assert whole("t", version=0).sort_by("id").to_pydict() == ROWS.to_pydict()
     assert STORE.last_writer("t") == "run-2"
     said = json.loads(DeltaTable("t").history(1)[0]["userMetadata"])  # Spark's key, too
-    assert said == {"redcal_run_id": "run-2", "redcal_fingerprint": "print-2"}
+    assert said == {
+        "redcal_run_id": "run-2",
+        "redcal_fingerprint": "print-2",
+        "redcal_phase": 0,
+    }
 
 
 def test_appending() -> None:
@@ -350,8 +354,11 @@ def test_appending() -> None:
 
 def test_upserts() -> None:
     rows = pa.table({"key": ["a", "b"], "n": [1, 2]})
-    STORE.upsert("t", rows, "key", COMMIT)
-    STORE.upsert("t", pa.table({"key": ["b", "c"], "n": [20, 30]}), "key", COMMIT)
+    same = {"key": "key"}
+    STORE.merge("t", rows, same, COMMIT)
+    STORE.merge("t", pa.table({"key": ["b", "c"], "n": [20, 30]}), same, COMMIT)
+    STORE.merge("t", pa.table({"key": ["a", "d"], "n": [0, 0]}), {"n": "n"}, COMMIT, insert=False)
+    STORE.merge("t", pa.table({"key": ["a"], "n": [0]}), same, COMMIT, update=False)
     found = STORE.read("t")
     assert found is not None
     assert sorted(found.to_pylist(), key=str) == [
