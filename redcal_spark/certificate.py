@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from redcal_spark import consistency, log_checks
-from redcal_spark.claims import Check, Fitted, Measure, Number, Root, SplitName, Verdict
+from redcal_spark.checks import Check, Fitted, Measure, Number, Root, SplitName, Verdict
 from redcal_spark.errors import ModelFileError
 from redcal_spark.guarantees import Case, fitted
 from redcal_spark.history import Point

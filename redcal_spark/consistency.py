@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from redcal_spark.claims import Fitted
+from redcal_spark.checks import Fitted
 from redcal_spark.fixed_point import BITS, ONE, Ints
 from redcal_spark.history import Point
 from redcal_spark.losses import Loss, LossFamily

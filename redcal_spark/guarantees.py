@@ -17,7 +17,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Literal
 
-from redcal_spark.claims import Check, Fitted, Root
+from redcal_spark.checks import Check, Fitted, Root
 from redcal_spark.consistency import largest_norm, mean_square, quantised_cost, segments
 from redcal_spark.fixed_point import BITS
 from redcal_spark.history import Point

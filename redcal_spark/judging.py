@@ -10,7 +10,7 @@ from math import ceil, isqrt
 
 import numpy as np
 
-from redcal_spark.claims import Check, Measure, SplitName, When
+from redcal_spark.checks import Check, Measure, SplitName, When
 from redcal_spark.fixed_point import ONE
 from redcal_spark.guarantees import MODELS, Case, change
 from redcal_spark.history import Point

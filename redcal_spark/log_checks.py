@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import fields
 
-from redcal_spark.claims import Fitted
+from redcal_spark.checks import Fitted
 from redcal_spark.fixed_point import ONE
 from redcal_spark.patches import Patch
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from redcal_spark.claims import Fitted
+from redcal_spark.checks import Fitted
 from redcal_spark.consistency import is_calibrated, rounded_mean
 from redcal_spark.events import Disagreement, ScoreGap
 from redcal_spark.fixed_point import ONE, Ints

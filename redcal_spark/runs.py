@@ -358,17 +358,26 @@ class Job:
             raise RunError(f"{self.input.name} changed during the run, which is void: run again")
 
     def _done(self, mark: str, apply: bool) -> RunRow | None:
-        """A finished run with this fingerprint whose rows are still the newest."""
+        """A finished run with this fingerprint whose rows are still there."""
         for row in reversed(self.ledger.rows(fingerprint=mark)):
-            if row.finished and (
-                not apply or self.store.last_writer(self.tables.table) == row.run_id
-            ):
+            if row.finished and (not apply or self._rows_stand(row)):
                 return row
         return None
+
+    def _rows_stand(self, row: RunRow) -> bool:
+        """Whether the rows that a run wrote are what a reader of the target finds."""
+        if self.config.output.mode == "append":  # beside those of other runs
+            return self.store.written(self.tables.table, row.commit) is not None
+        return self.store.last_writer(self.tables.table) == row.run_id
 
     def evaluate(self) -> dict[str, tuple[Metrics, Metrics]]:
         """Before and after, measured anew from the rows that were written."""
         written = self.store.open(self.tables.table)
+        if self.config.output.mode == "append":
+            rows = [r for r in self.ledger.rows() if self.tables.table in (r.outputs or "")]
+            if not rows:
+                raise UsageError(f"no finished run in {self.tables.runs} wrote {written.name}")
+            written = self.store.of_run(written, rows[-1].run_id)
         before, losses = self.reconciler.columns, self.reconciler.losses
         names = OutputNames(before, losses, self.config.output.suffix)
         after = replace(

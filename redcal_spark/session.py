@@ -33,7 +33,7 @@ DELTA = ("spark.sql.extensions", "spark.sql.catalog.spark_catalog")
 
 
 def get_session(**settings: str) -> SparkSession:
-    """The active session if there is one, else that of our launcher, else a local one with Delta."""
+    """The active session if there is one, else our launcher's, else a local one with Delta."""
     active = active_session()
     if active is not None:
         return active

@@ -52,10 +52,17 @@ def classic(folder: Path) -> Any:
 
 
 def connect() -> Any:
+    """A server of our own, with Delta as the session helper would have it."""
+    from delta import configure_spark_with_delta_pip
     from pyspark.sql import SparkSession
 
+    from redcal_spark.session import LOCAL
+
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    return SparkSession.builder.remote("local[2]").getOrCreate()
+    builder = SparkSession.builder.remote("local[2]")
+    for key, value in LOCAL.items():
+        builder = builder.config(key, value)
+    return configure_spark_with_delta_pip(builder).getOrCreate()
 
 
 @contextlib.contextmanager

@@ -39,6 +39,7 @@ from redcal_spark.store.spark_tables import (
     SparkTable,
     explained,
     spark_types,
+    texts_for_fractions,
     told,
 )
 from redcal_spark.store.targets import RUN_ID, Existing, Target, check_rows
@@ -107,10 +108,14 @@ class SparkStore:
                 if Path(name).is_dir():
                     reader = reader.option("basePath", str(Path(name).absolute()))
                 return reader.parquet(*files)
-            return (
-                self.spark.read.schema(spark_types(table.schema))
+            kinds = spark_types(table.schema)
+            rows = (
+                self.spark.read.schema(texts_for_fractions(kinds))
                 .options(header=True, sep=separator, multiLine=True, escape='"', mode="FAILFAST")
                 .csv(files)
+            )
+            return rows.select(
+                *(col(column(f.name)).cast(f.dataType).alias(f.name) for f in kinds.fields)
             )
 
         return SparkTable(name, frame, table.identity, table)
@@ -187,7 +192,7 @@ class SparkStore:
         writer = self._writer(frame, name, mode, commit)
         if mode == "overwrite":
             writer = writer.option("overwriteSchema", "true")
-        self._save(writer, place, name)
+        self._save(writer, place, name, commit)
         return self._version_of(name, commit)
 
     def _writer(self, frame: DataFrame, name: str, mode: Mode, commit: Commit) -> DataFrameWriter:
@@ -199,12 +204,19 @@ class SparkStore:
             .option("txnVersion", str(commit.phase))
         )
 
-    def _save(self, writer: DataFrameWriter, place: Place, name: str) -> None:
+    def _save(self, writer: DataFrameWriter, place: Place, name: str, commit: Commit) -> None:
         with explained(partial(_unwritten, name)):
-            if place.is_path:
-                writer.save(place.name)
-            else:
+            if not place.is_path:
                 writer.saveAsTable(place.sql)
+            elif place.is_here and not self._exists(place):
+                _save_new(writer, Path(place.name), commit)
+            else:
+                writer.save(place.name)
+
+    def _mark(self, place: Place, name: str, commit: Commit) -> None:
+        """An empty version that says that the run was here."""
+        nothing = self._frame(place).limit(0)
+        self._save(self._writer(nothing, name, "append", commit), place, name, commit)
 
     # --- reconciled rows ------------------------------------------------------------------------
 
@@ -254,9 +266,7 @@ class SparkStore:
                 merge_rows(place, frame, self._frame(place), target, commit)
             if self._find(name, commit, 100) is None:
                 # nothing differed, or the session may not say who writes: an empty version says it
-                self._save(
-                    self._writer(self._frame(place).limit(0), name, "append", commit), place, name
-                )
+                self._mark(place, name, commit)
             return self._version_of(name, commit)
         mode: Mode = "append" if target.mode == "append" else "overwrite"
         if mode == "append":
@@ -267,7 +277,7 @@ class SparkStore:
         if target.evolve and old is not None:
             change = "mergeSchema" if mode == "append" else "overwriteSchema"
             writer = writer.option(change, "true")
-        self._save(writer, place, name)
+        self._save(writer, place, name, commit)
         if mode == "overwrite" and (clusters := target.clusters_for(old, frame.columns)):
             with explained(partial(_unwritten, name)):
                 cluster(self.spark, place, clusters, commit)
@@ -364,8 +374,8 @@ class SparkStore:
             writer.saveAsTable(place.sql)
 
     def _exists(self, place: Place) -> bool:
-        if place.is_path and "://" not in place.name:
-            return Path(place.name, "_delta_log").is_dir()
+        if place.is_here:  # a first write that died leaves a log without a commit
+            return self._local.exists(place.name)
         try:
             self.spark.sql(f"DESCRIBE DETAIL {place.sql}").collect()
         except PySparkException:
@@ -399,6 +409,21 @@ class SparkStore:
 def _utc(time: datetime) -> datetime:
     """Spark gives local times without a zone."""
     return time.astimezone(UTC)
+
+
+def _save_new(writer: DataFrameWriter, path: Path, commit: Commit) -> None:
+    """Make a table: beside its place, then move it there, so that it is whole or not at all."""
+    made = missing_folders(path.parent)
+    beside = path.parent / f".{path.name}.{commit.run_id}.partial"
+    try:
+        writer.save(str(beside))
+        try:
+            beside.rename(path)
+        except OSError:  # meanwhile someone else has made it, or Spark's disk is not ours
+            writer.save(str(path))
+    finally:
+        remove_folder(str(beside))
+        remove_empty(made)
 
 
 def _unwritten(name: str, err: Exception) -> RunError:

@@ -14,12 +14,12 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_type
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import DoubleType, StringType, StructField, StructType
 
 from redcal_spark.engines.spark_frames import arrow_schema, column
 from redcal_spark.errors import InputError, RunError
 from redcal_spark.store.base import Table
-from redcal_spark.store.deltars import FILE_ENDINGS, DeltaRsTable
+from redcal_spark.store.deltars import ADDRESS, FILE_ENDINGS, DeltaRsTable
 from redcal_spark.store.files import FileTable, first_line
 
 FIRST_ROWS = 64
@@ -43,7 +43,7 @@ class Place:
     @property
     def is_here(self) -> bool:
         """Whether this process can look at it, and not just Spark."""
-        return self.is_path and "://" not in self.name
+        return self.is_path and not ADDRESS.match(self.name)
 
     @property
     def sql(self) -> str:
@@ -141,6 +141,16 @@ def spark_types(schema: pa.Schema) -> StructType:
     """The schema in Spark's types. Times without a zone stay without one."""
     fields = [(field.name, from_arrow_type(field.type, True)) for field in schema]
     return StructType([StructField(name, kind, True) for name, kind in fields])
+
+
+def texts_for_fractions(kinds: StructType) -> StructType:
+    """For CSV files: Spark's reader knows one way to write infinity, its casts know them all."""
+    return StructType(
+        [
+            StructField(f.name, StringType() if isinstance(f.dataType, DoubleType) else f.dataType)
+            for f in kinds.fields
+        ]
+    )
 
 
 def is_sparks(err: Exception) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,11 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from redcal_spark.config_file import load_config
+from redcal_spark.runs import Job
+from redcal_spark.store.deltars import DeltaRsStore
+from redcal_spark.store.targets import target_of
+from redcal_spark.work import InMemory
 from tests.e2e.work import Work, scores, write
 
 
@@ -345,11 +352,35 @@ def test_a_table_of_another_kind_is_not_touched(work: Work, mode: str) -> None:
 def test_the_mode_is_recorded(work: Work, mode: str) -> None:
     work.tree["output"] |= {"mode": mode, "schema": "evolve", "partition_by": ["fold"]}
     work.ran()
-    import json
-
     recorded = json.loads(work.runs()[0]["config"])["output"]
     assert (recorded["mode"], recorded["schema"], recorded["partition_by"]) == (
         mode,
         "evolve",
         ["fold"],
     )
+
+
+@pytest.mark.parametrize("mode", ["overwrite", "merge", "append"])
+def test_what_a_run_has_written_is_not_written_again(work: Work, mode: str) -> None:
+    work.tree["output"]["mode"] = mode
+    work.ran()
+    config = load_config("config.yaml")
+    store = DeltaRsStore()
+    job = Job(config, InMemory(store))
+    pair = job.pair_of(job.find())
+    row = job.find()
+    before = work.table().sort_by("case")
+    rows = before.num_rows
+    again = replace(row.commit, again=True)  # as a resumed run says it
+    read: list[int] = []
+    found = job.work.write_rows(
+        job.input, pair, target_of(config), again, read.append, lambda: read.append(0)
+    )
+    assert (found, read) == ((0, rows), [])
+    assert work.table().sort_by("case") == before
+    assert work.delta().version() == 0
+    if mode == "append":  # looks even if nobody says so
+        job.work.write_rows(
+            job.input, pair, target_of(config), row.commit, read.append, lambda: None
+        )
+        assert work.delta().version() == 0

@@ -7,6 +7,7 @@ from typing import Any
 from redcal_spark.session import active_session, get_session
 from tests.contract.cases import bits, expected, made, table
 from tests.helpers import log_of, quietly, reconciler
+from tests.spark.test_runs import lake, test_again_changed_and_back  # noqa: F401
 
 
 def test_this_is_connect(spark: Any) -> None:

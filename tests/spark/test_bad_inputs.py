@@ -11,8 +11,12 @@ import pytest
 from redcal_spark.cli import main
 from tests.bad_inputs.sessions import CASES, Case, lay_out, told, unchanged
 
-# These are about what the local engine cannot do.
-LOCAL = [case for case in CASES if case.name.endswith("on the local engine")]
+# These are about what the local engine cannot do, and about engines that are not there.
+LOCAL = [
+    case
+    for case in CASES
+    if case.name.endswith("on the local engine") or "engine.name=gpu" in case.command
+]
 SHARED = [case for case in CASES if case not in LOCAL]
 
 # Where Spark must differ: the case, the words of the local engine, those on Spark, and why.
@@ -45,7 +49,7 @@ def on_spark(case: Case) -> Case:
 
 
 def test_nearly_all_of_the_corpus_is_run() -> None:
-    assert len(LOCAL) == 4
+    assert len(LOCAL) == 5
     assert len(OTHERWISE) <= 3
     assert len(SHARED) >= 100
     assert OTHERWISE.keys() <= {case.name for case in SHARED}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,13 +12,18 @@ import pytest
 import yaml
 from deltalake import DeltaTable, write_deltalake
 
-from redcal_spark.cli import main
+from redcal_spark.runs import Job
 from redcal_spark.store.spark import SparkStore
 from redcal_spark.store.spark_work import OnSpark
-from tests.e2e.test_resume import outcome
+from tests import backends
+from tests.e2e.test_claims import ended, start
+from tests.e2e.test_resume import MOMENTS, killed, outcome
 from tests.e2e.work import Told, Work, scores
 
-ROOT = Path(__file__).parents[2]
+ONLY_CLASSIC = pytest.mark.skipif(
+    backends.name() != "classic", reason="the processes start sessions of their own"
+)
+KILLED_IN_CI = ("inside a calibration", "write of the rows")
 
 
 class Lake(Work):
@@ -52,10 +56,19 @@ def logs(told: Told) -> list[Any]:
     return told.lines
 
 
-@pytest.mark.parametrize("algorithm", ["redcal", "dc_then_redcal", "reconcile"])
-@pytest.mark.parametrize("budget", [0, 2**28])
+@pytest.mark.parametrize(
+    ("algorithm", "budget"),
+    [
+        ("redcal", 0),
+        ("dc_then_redcal", 2**28),
+        pytest.param("redcal", 2**28, marks=pytest.mark.slow),
+        pytest.param("dc_then_redcal", 0, marks=pytest.mark.slow),
+        pytest.param("reconcile", 0, marks=pytest.mark.slow),
+        pytest.param("reconcile", 2**28, marks=pytest.mark.slow),
+    ],
+)
 def test_the_same_as_the_embedded_run(lake: Lake, algorithm: str, budget: int) -> None:
-    lake.tree["reconcile"] |= {"algorithm": algorithm, "beta": 0.004, "max_steps": 12}
+    lake.tree["reconcile"] |= {"algorithm": algorithm, "max_steps": 12}
     if algorithm == "reconcile":
         lake.tree["reconcile"] |= {"alpha": 0.2, "eta": 0.05}
     lake.tree["engine"]["driver_budget"] = budget
@@ -121,15 +134,15 @@ def test_a_failure_is_resumed(lake: Lake, monkeypatch: pytest.MonkeyPatch, place
     from redcal_spark import progress
     from redcal_spark.progress import Progress
 
-    lake.tree["reconcile"] |= {"beta": 0.004}
+    lake.tree["reconcile"]["eta"] = 0.05  # a few patches: every one is a commit here
     whole = lake.ran_on("spark")
     expected = outcome()
     lake.tree["output"]["table"] = "second/out/rows"
     monkeypatch.setattr(progress, "EVERY", 0)
     monkeypatch.setattr(progress, "SHARE", 0)
     owner, name, nth, after = {
-        "after the scan": (OnSpark, "scan", 1, True),
-        "inside a calibration": (Progress, "patch", 3, True),
+        "after the scan": (Job, "_finish", 1, False),
+        "inside a calibration": (Progress, "patch", 2, True),
         "before the rows": (OnSpark, "write_rows", 1, False),
         "after the rows": (OnSpark, "write_rows", 1, True),
     }[place]
@@ -150,12 +163,11 @@ def test_a_failure_is_resumed(lake: Lake, monkeypatch: pytest.MonkeyPatch, place
     assert told.code == 1 and "struck" in told.err
     [row] = lake.runs()
     assert (row["status"], row["outputs"]) == ("failed", None)
-    again = lake.redcal("run", "--json")
+    again = lake.redcal("run")
     assert again.code == 0, again.err
     assert f"going on with run {row['run_id']}" in again.err
-    assert again.json["run_id"] == row["run_id"]
     assert outcome("second") == expected
-    assert whole["patches"] == again.json["patches"]
+    assert whole["patches"] == lake.runs()[0]["patches"]
     for table in ("rows", "rows_history"):
         assert DeltaTable(f"second/out/{table}").version() == 0  # written once
 
@@ -198,13 +210,66 @@ def test_a_version_that_vacuum_removed(spark: Any, lake: Lake) -> None:
 def test_sql_is_only_ever_given_names(spark: Any, lake: Lake) -> None:
     """Values go through the DataFrame API; a hostile one is just a value."""
     lake.tree["output"]["table"] = "o'ut/ro`ws"
-    assert main is not None
     run = lake.ran_on("spark")
     assert DeltaTable("o'ut/ro`ws").to_pyarrow_table().num_rows == 600
-    assert SparkStore(spark).read("o'ut/ro`ws_runs", {"run_id": "x' or '1'='1"}).num_rows == 0
+    found = SparkStore(spark).read("o'ut/ro`ws_runs", {"run_id": "x' or '1'='1"})
+    assert found is not None and found.num_rows == 0
     assert run["status"] == "converged"
 
 
-def config_of(lake: Lake, name: str = "config.yaml") -> str:
-    Path(name).write_text(yaml.safe_dump(lake.tree, sort_keys=False), "utf-8")
-    return os.path.abspath(name)
+@pytest.mark.skipif(
+    backends.name() != "classic", reason="the processes start sessions of their own"
+)
+@pytest.mark.parametrize(
+    "moment",
+    [pytest.param(m, marks=[] if m in KILLED_IN_CI else [pytest.mark.slow]) for m in MOMENTS],
+)
+def test_killed_and_run_again(lake: Lake, moment: str) -> None:
+    lake.tree["reconcile"]["eta"] = 0.05
+    lake.ran_on("local")
+    expected = outcome()
+    lake.tree["output"]["table"] = "second/out/rows"
+    Path("config.yaml").write_text(yaml.safe_dump(lake.tree, sort_keys=False), "utf-8")
+    killed(moment, "run", "-c", "config.yaml", "--engine", "spark")
+    [dead] = lake.runs()
+    assert (dead["status"], dead["outputs"]) == ("running", None)
+    told = lake.redcal("run")
+    assert told.code == 0, told.err
+    assert f"going on with run {dead['run_id']}" in told.err
+    assert outcome("second") == expected
+
+
+@pytest.mark.skipif(
+    backends.name() != "classic", reason="the processes start sessions of their own"
+)
+@pytest.mark.slow
+@pytest.mark.parametrize("wait", [False, True])
+@pytest.mark.parametrize("time", range(20))
+def test_two_processes_one_run(lake: Lake, time: int, wait: bool) -> None:
+    Path("config.yaml").write_text(yaml.safe_dump(lake.tree, sort_keys=False), "utf-8")
+    options = ["run", "--json", *(["--wait"] if wait else [])]
+    told = [ended(p) for p in [start(*options), start(*options)]]
+    assert [code for code, *_ in told] == [0, 0], told
+    found = [json.loads(out) for _, out, _ in told]
+    [worked] = [x for x in found if "metrics" in x]
+    assert {x["run_id"] for x in found} == {worked["run_id"]}
+    assert [row["status"] for row in lake.runs()] == ["converged"]
+    for name in ("rows", "rows_patches", "rows_history"):
+        assert DeltaTable(f"out/{name}").version() == 0
+
+
+@pytest.mark.skipif(
+    backends.name() != "classic", reason="the processes start sessions of their own"
+)
+@pytest.mark.slow
+@pytest.mark.parametrize("time", range(20))
+def test_two_runs_one_target(lake: Lake, time: int) -> None:
+    Path("config.yaml").write_text(yaml.safe_dump(lake.tree, sort_keys=False), "utf-8")
+    lake.tree["reconcile"]["eta"] = 0.02
+    Path("other.yaml").write_text(yaml.safe_dump(lake.tree, sort_keys=False), "utf-8")
+    told = [ended(p) for p in [start("run", "--json"), start("run", "--json", config="other.yaml")]]
+    assert [code for code, *_ in told] == [0, 0], told
+    versions = [json.loads(out)["outputs"]["out/rows"] for _, out, _ in told]
+    assert len(set(versions)) == 2
+    for version in versions:
+        assert DeltaTable("out/rows", version=version).to_pyarrow_table().num_rows == 600

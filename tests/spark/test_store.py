@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+import redcal_spark
 from redcal_spark.errors import InputError, RunError, UsageError
 from redcal_spark.store.base import Commit
 from redcal_spark.store.deltars import DeltaRsStore
@@ -23,6 +25,7 @@ from redcal_spark.store.spark_merge import USER_METADATA
 from redcal_spark.store.spark_tables import Place
 from redcal_spark.store.targets import Target
 from tests.helpers import refused
+from tests.spark.test_plans import forbidden
 
 COMMIT = Commit("run-1", "print-1")
 NOW = datetime(2026, 1, 31, 12, 30, 15, 123_456)
@@ -155,13 +158,13 @@ def test_columns_and_paths_by_any_name(store: SparkStore, mode: Any) -> None:
     odd = [name for name in ODD if mode != "merge" or "`" not in name]
     id = "the'id'\"of\"it"
     rows = pa.table({id: [1, 2, 3]} | {name: [f"{name} {i}" for i in range(3)] for name in odd})
-    rows = rows.append_column("p.art's", pa.array(["x", "x", "y"]))
+    rows = rows.append_column("p'art", pa.array(["x", "x", "y"]))
     changed = rows.set_column(1, ODD[0], pa.array(["new", *rows[ODD[0]].to_pylist()[1:]]))
     one: Any
     other: Any
     for one, other in ((store, LOCAL), (LOCAL, store)):
         name = f"./ö d'd/t `{one.name}`; x"
-        target = Target(table=name, mode=mode, id=id, partition_by=("p.art's",))
+        target = Target(table=name, mode=mode, id=id, partition_by=("p'art",))
         one.check_rows(target, rows.schema)
         one.put(target, rows.schema, once(rows), COMMIT)
         other.check_rows(target, rows.schema)
@@ -397,8 +400,31 @@ def test_files_are_read_alike(store: SparkStore) -> None:
     rows = ROWS.drop_columns(["more"])
     pq.write_table(rows, "t.parquet")
     assert whole(store, "t.parquet") == whole(LOCAL, "t.parquet") == plain(rows)
-    Path("t.csv").write_text('id,note,p\n1,"two\nlines, ""more""",0\n2,,0.5\n3,plain,1\n')
+    odd = "".join(f"{i},x,{p}\n" for i, p in enumerate(("nan", "inf", "-inf", "")))
+    Path("t.csv").write_text('id,note,p\n11,"two\nlines, ""more""",0\n12,,0.5\n' + odd)
     opened = [one.open("t.csv", None, ",", ["p"]) for one in (store, LOCAL)]
     found = [plain(pa.Table.from_batches(list(table.batches()))) for table in opened]
     assert found[0] == found[1]
     assert opened[0].identity() == opened[1].identity()
+
+
+# --- what the store does without ------------------------------------------------------------------
+
+
+def test_no_delta_table_class_and_nothing_that_connect_has_not() -> None:
+    """Delta's own Python classes need a JVM of this process."""
+    files = sorted((Path(redcal_spark.__file__).parent / "store").glob("spark*.py"))
+    assert len(files) >= 5
+    for file in files:
+        tree = ast.parse(file.read_text())
+        imported = [
+            node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)
+        ]
+        imported += [
+            alias.name
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Import)
+            for alias in node.names
+        ]
+        assert not [name for name in imported if name.split(".")[0] == "delta"], file.name
+        assert forbidden(file.read_text()) == [], file.name

@@ -34,7 +34,7 @@ LAYERS: tuple[Iterable[str], ...] = (
     ("packing",),
     ("tasks",),
     ("engines", "algorithms", "session"),
-    ("claims", "consistency", "guarantees", "intervals", "judging", "log_checks", "recheck"),
+    ("checks", "consistency", "guarantees", "intervals", "judging", "log_checks", "recheck"),
     ("certificate", "explain", "journey"),
     ("pair",),
     ("guard", "reconciler"),

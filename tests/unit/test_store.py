@@ -19,12 +19,13 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from redcal_spark.errors import InputError, RunError
+from redcal_spark.errors import InputError, RunError, UsageError
 from redcal_spark.store import deltars
 from redcal_spark.store.base import Commit
 from redcal_spark.store.deltars import DeltaRsStore, DeltaRsTable
 from redcal_spark.store.files import FileTable
 from redcal_spark.store.parquet import BATCH_BYTES
+from redcal_spark.store.targets import Target
 from redcal_spark.tables import BATCH
 from tests.helpers import refused
 
@@ -366,6 +367,34 @@ def test_upserts() -> None:
         {"key": "b", "n": 20},
         {"key": "c", "n": 30},
     ]
+
+
+def test_merging_sees_a_change_to_null_and_back() -> None:
+    target = Target(table="t", mode="merge", id="id")
+    rows = pa.table(
+        {
+            "id": [1, 2, 3],
+            "note": ["a", "b", None],
+            "p": pa.array([[0.5, 0.5], None, [1.0, 0.0]], pa.list_(pa.float64())),
+        }
+    )
+    other = rows.set_column(1, "note", pa.array([None, "b", "c"]))
+    other = other.set_column(2, "p", pa.array([None, [0.0, 1.0], [1.0, 0.0]], rows.schema[2].type))
+    for run, found in enumerate((rows, other, rows)):
+        assert STORE.put(target, found.schema, once(found), Commit(f"run-{run}", "")) == run
+        assert whole("t").sort_by("id").to_pylist() == found.to_pylist()
+    assert STORE.written("t", Commit("run-2", "")) == (2, 3)
+    assert STORE.written("t", Commit("run-2", "", phase=1)) is None
+
+
+def test_partitions_that_delta_rs_would_not_replace() -> None:
+    """Spark writes the names of folders as they are, delta-rs in ASCII."""
+    write_deltalake("t", ROWS, partition_by=["part"])
+    log = Path("t/_delta_log", f"{0:020}.json")
+    log.write_text(log.read_text().replace("part=x", "part=ä"))
+    told = refused(UsageError, lambda: STORE.check_rows(Target(table="t"), ROWS.schema))
+    assert told.startswith("output.table: t has partitions that Spark wrote and the local engine")
+    assert "such as part=ä: use engine.name: spark" in told
 
 
 class OurError(Exception):
