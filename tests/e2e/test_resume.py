@@ -245,3 +245,17 @@ def test_a_lost_claim_stops_a_run_before_it_writes(
     assert told.code == 1
     assert "was taken over by another process" in told.err
     assert not Path("out/rows").exists() and not Path("out/rows_history").exists()
+
+
+def test_calibrations_that_ended_on_zero_are_remembered(
+    delta: Work, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """They leave no trace in the log."""
+    delta.tree["reconcile"] |= {"algorithm": "dc_then_redcal", "grid_bits": 4, "eta": 0.03}
+    Path("config.yaml").write_text(yaml.safe_dump(delta.tree, sort_keys=False), "utf-8")
+    killed("before the rows", "run", "-c", "config.yaml")
+    assert delta.redcal("run").code in (0, 3)
+    again = json.loads(delta.runs()[0]["model"])["zero_calibrations"]
+    assert delta.redcal("run", "--force").code in (0, 3)
+    whole = json.loads(delta.runs()[1]["model"])["zero_calibrations"]
+    assert again == whole > 1
