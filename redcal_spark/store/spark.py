@@ -77,7 +77,11 @@ class SparkStore:
                 return reader.format("delta").load(place.name)
             return reader.table(place.sql)
 
-        return SparkTable(name, frame, lambda: found, table)
+        newest = partial(self._newest, name)
+        return SparkTable(name, frame, lambda: found, table, newest)
+
+    def _newest(self, name: str) -> int:
+        return self._history(name, 1)[0][0]
 
     def _seen(
         self, name: str, version: int | str | None
@@ -189,6 +193,10 @@ class SparkStore:
             version = self._find(name, commit)
             if version is not None:
                 return version
+        if mode == "append" and not place.is_path and not self._exists(place):
+            # a CREATE TABLE AS SELECT would not keep what the commit says of itself
+            with explained(partial(_unwritten, name)):
+                self._create(place, frame.limit(0))
         writer = self._writer(frame, name, mode, commit)
         if mode == "overwrite":
             writer = writer.option("overwriteSchema", "true")
@@ -271,7 +279,9 @@ class SparkStore:
         mode: Mode = "append" if target.mode == "append" else "overwrite"
         if mode == "append":
             frame = frame.withColumn(RUN_ID, lit(commit.run_id))
-        writer = self._writer(frame, name, mode, commit)
+        new = old is None and not place.is_path
+        # an append that makes a table in a catalog would not keep what the commit says of itself
+        writer = self._writer(frame, name, "overwrite" if new else mode, commit)
         if partitions := target.partitions_for(old, frame.columns):
             writer = writer.partitionBy(*partitions)
         if target.evolve and old is not None:

@@ -18,7 +18,7 @@ from pyspark.sql.types import DoubleType, StringType, StructField, StructType
 
 from redcal_spark.engines.spark_frames import arrow_schema, column
 from redcal_spark.errors import InputError, RunError
-from redcal_spark.store.base import Table
+from redcal_spark.store.base import Table, vacuumed
 from redcal_spark.store.deltars import ADDRESS, FILE_ENDINGS, DeltaRsTable
 from redcal_spark.store.files import FileTable, first_line
 
@@ -68,6 +68,7 @@ class Place:
 class SparkTable:
     """One version of a table, as a DataFrame.
 
+    newest: asks for the newest version of a Delta table.
     seen: the same table as this process sees it without Spark, if it can. It says what files hold
     and what is wrong with them, in the words of the embedded store.
     """
@@ -78,8 +79,10 @@ class SparkTable:
         frame: Callable[[], DataFrame],
         identity: Callable[[], dict[str, Any]],
         seen: Table | None = None,
+        newest: Callable[[], int] | None = None,
     ):
         self.name = name
+        self._newest = newest
         self.identity = identity
         self._read = frame
         self._seen = seen
@@ -127,6 +130,10 @@ class SparkTable:
                     pass
             except InputError as found:
                 return found
+        if self._newest is not None and any(word in str(err) for word in UNREADABLE):
+            version, newest = self.identity()["version"], self._newest()
+            if version < newest:
+                return vacuumed(self.name, version, newest)
         if isinstance(self._seen, DeltaRsTable):
             lost = next((f for f in self._seen.files() if not Path(f).exists()), None)
             if lost is not None:

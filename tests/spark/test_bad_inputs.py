@@ -55,7 +55,14 @@ def test_nearly_all_of_the_corpus_is_run() -> None:
     assert OTHERWISE.keys() <= {case.name for case in SHARED}
 
 
-@pytest.mark.parametrize("case", SHARED, ids=[case.name for case in SHARED])
+# CI takes every fourth of them, `make test-all` all
+PARTS = [
+    pytest.param(case, id=case.name, marks=[pytest.mark.slow] if i % 4 else [])
+    for i, case in enumerate(SHARED)
+]
+
+
+@pytest.mark.parametrize("case", PARTS)
 def test_bad_input(case: Case, clean: Path, capsys: pytest.CaptureFixture[str]) -> None:
     case = on_spark(case)
     code = main(case.arguments)

@@ -23,7 +23,7 @@ from tests.e2e.work import Told, Work, scores
 ONLY_CLASSIC = pytest.mark.skipif(
     backends.name() != "classic", reason="the processes start sessions of their own"
 )
-KILLED_IN_CI = ("inside a calibration", "write of the rows")
+KILLED_IN_CI = ("inside a calibration",)
 
 
 class Lake(Work):
@@ -60,7 +60,7 @@ def logs(told: Told) -> list[Any]:
     ("algorithm", "budget"),
     [
         ("redcal", 0),
-        ("dc_then_redcal", 2**28),
+        pytest.param("dc_then_redcal", 2**28, marks=pytest.mark.slow),
         pytest.param("redcal", 2**28, marks=pytest.mark.slow),
         pytest.param("dc_then_redcal", 0, marks=pytest.mark.slow),
         pytest.param("reconcile", 0, marks=pytest.mark.slow),
@@ -128,7 +128,13 @@ def test_an_upstream_writer_changes_nothing(lake: Lake, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(
-    "place", ["after the scan", "inside a calibration", "before the rows", "after the rows"]
+    "place",
+    [
+        "inside a calibration",
+        pytest.param("after the scan", marks=pytest.mark.slow),
+        pytest.param("before the rows", marks=pytest.mark.slow),
+        pytest.param("after the rows", marks=pytest.mark.slow),
+    ],
 )
 def test_a_failure_is_resumed(lake: Lake, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     from redcal_spark import progress
