@@ -39,6 +39,9 @@ def submit(cluster: backends.Cluster, job: str, *arguments: str) -> tuple[int, s
             *("--master", cluster.url, "--packages", packages(), "--py-files", archive()),
             *("--conf", "spark.ui.enabled=false", "--conf", "spark.driver.host=127.0.0.1"),
             *("--conf", "spark.executor.memory=512m", "--conf", "spark.log.level=ERROR"),
+            # small tables, two cores: the defaults are for large ones
+            *("--conf", "spark.sql.shuffle.partitions=4"),
+            *("--conf", "spark.databricks.delta.snapshotPartitions=2"),
             str(ROOT / "jobs" / job),
             *arguments,
         ],
@@ -56,6 +59,7 @@ def submit(cluster: backends.Cluster, job: str, *arguments: str) -> tuple[int, s
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 @pytest.mark.skipif(backends.name() != "classic", reason="has a cluster of its own")
 def test_run_again_changed_and_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
