@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 import venv
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
@@ -62,7 +63,10 @@ def connect() -> Any:
     builder = SparkSession.builder.remote("local[2]")
     for key, value in LOCAL.items():
         builder = builder.config(key, value)
-    return configure_spark_with_delta_pip(builder).getOrCreate()
+    with warnings.catch_warnings():
+        # the server starts with these settings; that a client may not change them later is fine
+        warnings.filterwarnings("ignore", message="Failed to set", category=UserWarning)
+        return configure_spark_with_delta_pip(builder).getOrCreate()
 
 
 @contextlib.contextmanager

@@ -9,8 +9,9 @@ from typing import Any
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
+from pyspark.sql.functions import col
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
-from pyspark.sql.types import DataType, StructField, StructType, UserDefinedType
+from pyspark.sql.types import DataType, StringType, StructField, StructType, UserDefinedType
 
 from redcal_spark.columns import Columns, Layout, plan
 from redcal_spark.engines.spark import DRIVER_BUDGET, Scratch, SparkScan, nameless, ship_package
@@ -138,5 +139,18 @@ def apply_to_frame(
     ]
     ship_package(frame.sparkSession)
     task = ApplyTask(layout, rules, tuple(log), tuple(frame.columns), names, skip, vectors(frame))
-    found = nameless(frame).mapInArrow(task, StructType([*frame.schema.fields, *added]))
-    return found, layout
+    fields = [*frame.schema.fields, *added]
+    found = nameless(frame).mapInArrow(task, StructType(fields))
+    return plain_text(found, fields), layout
+
+
+def plain_text(frame: DataFrame, fields: Sequence[StructField]) -> DataFrame:
+    """Spark Connect names the collation of strings in a schema that is given to `mapInArrow`; Delta
+    would write it down, and delta-rs refuses to read it. A cast forgets it."""
+    if "connect" not in type(frame).__module__:
+        return frame
+    texts = {f.name for f in fields if isinstance(f.dataType, StringType)}
+    chosen = [(f.name, col(column(f.name))) for f in fields]
+    return frame.select(
+        *(c.cast("string").alias(name) if name in texts else c for name, c in chosen)
+    )
