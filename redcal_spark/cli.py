@@ -36,6 +36,7 @@ from redcal_spark.terminal import (
     set_up_logging,
 )
 from redcal_spark.terminal_audit import audit_tables, explanation_lines
+from redcal_spark.verdict import failures
 from redcal_spark.work import InMemory, Work, choose_engine
 
 log_line = logging.getLogger("redcal_spark.cli")
@@ -346,6 +347,7 @@ def _ended(options: argparse.Namespace, job: Job, outcome: Outcome) -> int:
             "rounds": row.rounds,
             "outputs": json.loads(row.outputs or "{}"),
             "metrics": summary(outcome),
+            "certificate": json.loads(row.certificate or "null"),
             "timings": json.loads(row.timings or "{}"),
         }
         print(json.dumps(told))
@@ -361,6 +363,10 @@ def _ended(options: argparse.Namespace, job: Job, outcome: Outcome) -> int:
     for name, count in (("unlabelled", row.unlabelled_rows), ("unusable", row.bad_rows)):
         if count:
             print(f"  {count:,} {name} rows were not fitted")
+    if outcome.pair.certificate is not None:
+        print(f"  {outcome.pair.certificate.lines()[0]}")
+        for line in failures(outcome.pair.certificate):
+            print(f"  {line}")
     found = {
         split: metrics
         for split in ("fit", "judge")

@@ -248,6 +248,10 @@ class Reconcile(Section):
     )
     max_rounds: Count = Field(default=10_000, description="stop after this many rounds")
     max_steps: Count = Field(default=1_000_000, description="stop after this many patches")
+    guard: Literal["off", "report", "best_prefix"] = Field(
+        default="report",
+        description="if judged loss rises: off, report it, or best_prefix to keep what did good",
+    )
 
     @classmethod
     def rules(cls, data: Mapping[str, Any]) -> Iterator[Problem]:
@@ -395,6 +399,9 @@ class Config(Section):
         merges = as_mapping(data.get("output")).get("mode") == "merge"
         if merges and as_mapping(data.get("input")).get("id") is None:
             yield ("input", "id"), "is required for output.mode: merge"
+        guard = as_mapping(data.get("reconcile")).get("guard")
+        if guard == "best_prefix" and as_mapping(data.get("input")).get("split") is None:
+            yield ("reconcile", "guard"), "best_prefix needs rows to judge by: set input.split"
         yield from unequal_sizes(data)
         yield from shared_tables(data)
 

@@ -13,10 +13,11 @@ from typing import Any
 import pyarrow as pa
 
 from redcal_spark import __version__
+from redcal_spark.errors import RunError
 from redcal_spark.pair import SCHEMA_VERSION
 from redcal_spark.store.base import Commit, Store
 
-RUNS_SCHEMA_VERSION = 2
+RUNS_SCHEMA_VERSION = 3
 FINISHED = ("converged", "capped", "stalled", "cut")
 UNFINISHED = ("running", "failed")
 
@@ -48,6 +49,9 @@ SCHEMA = pa.schema(
         ("model", pa.string()),  # JSON: the model but for its log, which is in `patches`
         ("outputs", pa.string()),  # JSON: table -> version; null until all of them are written
         ("metrics", pa.string()),  # JSON: before and after, both splits
+        ("certificate", pa.string()),  # JSON: every guarantee, its bound and what was measured
+        ("audits", pa.string()),  # JSON: per split, the audit before and after
+        ("counters", pa.string()),  # JSON: what it took, in numbers of things
         ("timings", pa.string()),  # JSON: seconds per phase
         ("error", pa.string()),
         ("package_version", pa.string()),
@@ -84,6 +88,9 @@ class RunRow:
     model: str | None = None
     outputs: str | None = None
     metrics: str | None = None
+    certificate: str | None = None
+    audits: str | None = None
+    counters: str | None = None
     timings: str | None = None
     error: str | None = None
     package_version: str = __version__
@@ -146,6 +153,12 @@ class Ledger:
         """Runs, oldest first."""
         found = self._store.read(self.table, equal)
         names = [f.name for f in fields(RunRow)]
+        missing = [] if found is None else sorted({*names} - {*found.column_names})
+        if missing:
+            raise RunError(
+                f"{self.table}: a ledger of another release: it has no column {missing[0]!r}; "
+                "name a new one with output.runs"
+            )
         known = [] if found is None else found.select(names).to_pylist()
         runs = (RunRow(**row) for row in known)
         return sorted(runs, key=lambda row: (row.started_at, row.run_id))

@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import pyarrow as pa
 
+from redcal_spark.certificate import Certificate
 from redcal_spark.columns import Columns, Layout, plan
 from redcal_spark.errors import InputError, ModelFileError, RedcalError, UsageError
 from redcal_spark.explain import Explanation
@@ -36,6 +37,7 @@ class ReconciledPair:
 
     rows: how many it was fitted on. status: converged, capped, stalled or cut.
     zero_calibrations: calibrations that ended because their patch rounded to nothing.
+    certificate: what was promised and what is so; a model's file does not have it.
     """
 
     parameters: Parameters
@@ -48,6 +50,7 @@ class ReconciledPair:
     status: Status
     log: PatchLog
     zero_calibrations: int
+    certificate: Certificate | None = None
 
     @property
     def rules(self) -> Rules:

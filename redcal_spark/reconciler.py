@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import Any, Literal
@@ -15,12 +16,15 @@ from redcal_spark.algorithms.decision_calibration import decision_calibration
 from redcal_spark.algorithms.reconcile import reconcile
 from redcal_spark.algorithms.redcal import dc_then_redcal, redcal
 from redcal_spark.algorithms.trajectory import Trajectory
+from redcal_spark.certificate import certify
 from redcal_spark.columns import Columns, Layout, plan
 from redcal_spark.engines.base import Engine
 from redcal_spark.engines.local import LocalEngine
 from redcal_spark.errors import InputError, ScoreWarning, UsageError
 from redcal_spark.fixed_point import MAX_ROWS
 from redcal_spark.gather import Gathered, Scanner, gather
+from redcal_spark.guard import beta_warning
+from redcal_spark.history import Point, history
 from redcal_spark.kernel import Rules
 from redcal_spark.losses import LossFamily
 from redcal_spark.metrics import Totals
@@ -138,7 +142,11 @@ class Reconciler:
 
             return self._fit_frame(get_session().createDataFrame(table))
         gathered, layout = self.gather(batches(table), table.schema, "the data")
-        return self.fit_gathered(gathered, layout)
+        self._warn(gathered.fit.rows)
+        pair = self.fit_gathered(gathered, layout)
+        spread = partial(ordered, threads=self.threads)
+        fit = gathered.fit
+        return _certified(pair, history(fit.totals, fit.scans, pair.rules, pair.log, spread))
 
     def _fit_frame(self, frame: Any) -> ReconciledPair:
         from redcal_spark.engines.spark import Scratch
@@ -153,10 +161,17 @@ class Reconciler:
                 frame, self.scanner(layout), scratch, self.driver_budget, self.threads
             )
             self.check_gathered(scan.gathered, "the data")
+            self._warn(scan.gathered.fit.rows)
             engine = scan.engine(self.fitting_rules(layout))
-            return self.fit_gathered(scan.gathered, layout, engine=engine)
+            pair = self.fit_gathered(scan.gathered, layout, engine=engine)
+            return _certified(pair, scan.histories(pair.rules, pair.log)["fit"])
         finally:
             scratch.close()
+
+    def _warn(self, rows: int) -> None:
+        told = beta_warning(self.parameters, rows)
+        if told is not None:
+            log.warning(told)
 
     def gather(
         self,
@@ -279,6 +294,10 @@ class Reconciler:
             log=run.log,
             zero_calibrations=run.zero_calibrations,
         )
+
+
+def _certified(pair: ReconciledPair, points: Sequence[Point]) -> ReconciledPair:
+    return replace(pair, certificate=certify(pair, points))
 
 
 def _source(columns: str | Sequence[str]) -> str | tuple[str, ...]:

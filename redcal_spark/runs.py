@@ -13,10 +13,12 @@ from datetime import timedelta
 from functools import cached_property
 from typing import Any
 
+from redcal_spark.certificate import Certificate
 from redcal_spark.claim import Claim, take
 from redcal_spark.columns import Columns, Layout, ScoreColumns, plan
 from redcal_spark.config import Config
 from redcal_spark.errors import InputError, RedcalError, RunError, UsageError
+from redcal_spark.guard import beta_warning
 from redcal_spark.history import Point
 from redcal_spark.ledger import UNFINISHED, Ledger, RunRow, config_digest, fingerprint
 from redcal_spark.metrics import Metrics, Totals
@@ -30,6 +32,7 @@ from redcal_spark.records import HISTORY, history_table, log_of
 from redcal_spark.store.base import Commit, Table
 from redcal_spark.store.inputs import open_input, pinned, split_of
 from redcal_spark.store.targets import target_of
+from redcal_spark.verdict import audits, verdict
 from redcal_spark.work import Scanned, Work, check_rows
 
 
@@ -73,7 +76,7 @@ class Job:
         with _noted(self.listener):
             return Reconciler(
                 losses=losses,
-                **parameters.model_dump(),
+                **parameters.model_dump(exclude={"guard"}),
                 model_1=columns.model_1,
                 model_2=columns.model_2,
                 label=columns.label,
@@ -157,6 +160,9 @@ class Job:
                 self._unchanged(identity)  # if it changed, that is the reason
                 raise
         self._unchanged(identity)
+        told = beta_warning(self.reconciler.parameters, found.gathered.fit.rows)
+        if told is not None:
+            self.listener.note(told)
         return found
 
     def run(self, *, force: bool = False, wait: bool = False) -> Outcome:
@@ -287,7 +293,9 @@ class Job:
                 zero_calibrations=progress.zero_calibrations,
             )
         with self._phase("judge"):
-            histories = scanned.histories(pair, self._all_seen(pair.log))
+            points = scanned.histories(pair, self._all_seen(pair.log))
+            guard = self.config.reconcile.guard
+            pair, histories = verdict(pair, points, guard, self.listener.note)
         with self._phase("write"):
             self._written[self.tables.patches] = progress.save()
             table = history_table(claim.row.run_id, pair.losses, histories)
@@ -312,6 +320,8 @@ class Job:
             model=json.dumps(pair.to_json() | {"log": []}),
             outputs=json.dumps(self._written),
             metrics=json.dumps(summary(outcome)),
+            certificate=json.dumps(pair.certificate.to_json()) if pair.certificate else None,
+            audits=json.dumps(audits(pair, histories)),
             timings=self._timed(),
         )
         return outcome
@@ -428,12 +438,17 @@ class Job:
         assert row.model is not None
         table = self.store.read(self.tables.patches, {"run_id": row.run_id})
         found = PatchLog() if table is None else log_of(table)
+        if row.status == "cut":  # the run found more than the guard kept
+            found = PatchLog(found[: row.patches])
         if len(found) != (row.patches or 0):
             raise RunError(
                 f"{self.tables.patches} has {len(found)} of the {row.patches} patches of "
                 f"run {row.run_id}"
             )
-        return ReconciledPair.from_json(json.loads(row.model) | {"log": found.to_json()})
+        pair = ReconciledPair.from_json(json.loads(row.model) | {"log": found.to_json()})
+        if row.certificate is None:
+            return pair
+        return replace(pair, certificate=Certificate.from_json(json.loads(row.certificate)))
 
     # --- telling --------------------------------------------------------------------------------
 

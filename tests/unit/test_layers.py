@@ -43,6 +43,7 @@ LAYERS: tuple[Iterable[str], ...] = (
     ("ledger", "records"),
     ("claim", "progress"),
     ("audit", "demo", "outcome", "work"),
+    ("verdict",),
     ("runs",),
     ("report", "terminal"),
     ("lookup", "terminal_audit"),

@@ -1,0 +1,69 @@
+"""The verdict on a fitted pair: what the guard keeps of it, and its certificate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+from redcal_spark.audit import audit
+from redcal_spark.certificate import Certificate, certify
+from redcal_spark.errors import RunError
+from redcal_spark.guard import best_prefix, cut, warning
+from redcal_spark.history import Point
+from redcal_spark.metrics import Metrics
+from redcal_spark.pair import ReconciledPair
+
+Guard = Literal["off", "report", "best_prefix"]
+Histories = dict[str, list[Point]]
+
+
+def verdict(
+    pair: ReconciledPair,
+    histories: Mapping[str, list[Point]],
+    guard: Guard,
+    note: Callable[[str], Any],
+) -> tuple[ReconciledPair, Histories]:
+    """The pair that is kept, with its certificate, and the history of it.
+
+    Without judged rows the guard has nothing to go by.
+    """
+    found = dict(histories)
+    judged = found.get("judge")
+    if judged and guard == "best_prefix":
+        kept = _best(pair, found)
+        pair = cut(pair, kept)
+        found = {split: _until(points, kept) for split, points in found.items()}
+    elif judged and guard == "report" and (told := warning(judged, pair.losses)) is not None:
+        note(told)
+    certificate = certify(pair, found["fit"], found.get("judge", ()))
+    if not certificate.sound:
+        raise RunError("\n  ".join(["the run contradicts itself:", *failures(certificate)]))
+    return replace(pair, certificate=certificate), found
+
+
+def _best(pair: ReconciledPair, histories: Histories) -> int:
+    """How many patches to keep; at a point of both histories, so that both know the sums there."""
+    known = {point.steps for point in histories["fit"]}
+    shared = [point for point in histories["judge"] if point.steps in known]
+    return best_prefix(shared, pair.losses).steps
+
+
+def _until(points: Sequence[Point], steps: int) -> list[Point]:
+    return [point for point in points if point.steps <= steps]
+
+
+def failures(certificate: Certificate) -> list[str]:
+    return [check.line() for check in certificate.failed]
+
+
+def audits(pair: ReconciledPair, histories: Histories) -> dict[str, Any]:
+    """The audit of the first and of the last point, per split."""
+    classes = pair.columns.classes
+    return {
+        split: {
+            when: audit(Metrics(point.totals, pair.losses), classes)
+            for when, point in (("before", points[0]), ("after", points[-1]))
+        }
+        for split, points in histories.items()
+    }
