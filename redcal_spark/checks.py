@@ -184,6 +184,8 @@ class Check:
     def line(self) -> str:
         """The check in one line, for a terminal."""
         what = self.name.replace("_", " ")
+        if self.relation == "==":  # counts contradictions
+            what = self.claim
         if self.loss is not None:
             what += f", {self.loss}"
         if self.model is not None:
@@ -191,7 +193,9 @@ class Check:
         if self.split == "judge":
             what += ", judged rows"
         number = "not measured" if self.measured is None else shown(self.measured)
-        line = f"{self.verdict:<11}  {what}: {number} {self.relation} {shown(self.bound)}"
+        line = f"{self.verdict:<11}  {what}"
+        if self.relation != "==":
+            line += f": {number} {self.relation} {shown(self.bound)}"
         if self.interval is not None:
             line += f" [{shown(self.interval.low)}, {shown(self.interval.high)}]"
         return line + (f"  ({self.why})" if self.why else "")

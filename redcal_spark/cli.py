@@ -15,7 +15,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from redcal_spark import __version__
+from redcal_spark import __version__, evaluation
 from redcal_spark.audit import Auditor, audit
 from redcal_spark.config import Config
 from redcal_spark.config_file import load_config
@@ -157,16 +157,24 @@ def apply(options: argparse.Namespace) -> int:
 
 def evaluate(options: argparse.Namespace) -> int:
     job = _job(options)
-    found = job.evaluate()
+    found = evaluation.evaluate(job)
+    certificate, run = found.certificate, None if found.row is None else found.row.run_id
     if options.json:
         told = {
             split: {"before": audit(before), "after": audit(after)}
-            for split, (before, after) in found.items()
+            for split, (before, after) in found.metrics.items()
         }
-        print(json.dumps(told))
-    else:
-        _console().print(_table(job, found))
-    return 0
+        plain = None if certificate is None else certificate.to_json()
+        print(json.dumps({"run_id": run, "splits": told, "certificate": plain}))
+    elif not options.quiet:
+        _console().print(_table(job, found.metrics))
+        if certificate is None:
+            print(f"\nnot certified: {job.tables.table} is not what a known run was fitted on")
+        else:
+            print(f"\nrun {run}, on the rows as they were written")
+            for line in certificate.lines():
+                print(f"  {line}")
+    return 0 if certificate is None or certificate.passed else 1
 
 
 def explain(options: argparse.Namespace) -> int:
@@ -448,7 +456,7 @@ def _parser() -> argparse.ArgumentParser:
     chosen.add_argument("--run", metavar="ID", help="a run's id, or latest")
     chosen.add_argument("--model", metavar="FILE", help="an exported model")
     waits(sub)
-    command("evaluate", evaluate, "measure the written rows anew, before and after")
+    command("evaluate", evaluate, "measure and certify the written rows anew, from the rows alone")
     sub = command("log", log, "print the patch log of the last run of this configuration")
     sub.add_argument("--run", metavar="ID", help="a run's id, or latest")
     sub = command("explain", explain, "tell which patches touched a row, and why")

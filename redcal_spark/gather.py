@@ -54,6 +54,11 @@ class Gathered:
     def nothing(cls, rules: Rules, d: int) -> Gathered:
         return cls(Part(Totals.none(rules.losses, d)), Part(Totals.none(rules.losses, d)))
 
+    @property
+    def parts(self) -> dict[str, Part]:
+        """The splits that have rows."""
+        return {k: part for k, part in (("fit", self.fit), ("judge", self.judge)) if part.rows}
+
     def merge(self, other: Gathered) -> None:
         self.fit.merge(other.fit)
         self.judge.merge(other.judge)

@@ -7,7 +7,6 @@ import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from copy import copy
 from dataclasses import replace
 from datetime import timedelta
 from functools import cached_property
@@ -15,7 +14,7 @@ from typing import Any
 
 from redcal_spark.certificate import Certificate
 from redcal_spark.claim import Claim, take
-from redcal_spark.columns import Columns, Layout, ScoreColumns, plan
+from redcal_spark.columns import Columns, Layout, plan
 from redcal_spark.config import Config
 from redcal_spark.errors import InputError, RedcalError, RunError, UsageError
 from redcal_spark.guard import beta_warning
@@ -92,10 +91,9 @@ class Job:
         tree = self.config.model_dump(mode="json")
         return config_digest(tree | {"output": tree["output"] | self.tables._asdict()})
 
-    @property
-    def _wanted(self) -> list[str]:
+    def _wanted(self, reader: Reconciler) -> list[str]:
         """The columns that fitting reads."""
-        names = self.reconciler.columns.names(label=True)
+        names = reader.columns.names(label=True)
         if self.split is not None and self.split.column not in names:
             names.append(self.split.column)
         return names
@@ -140,7 +138,7 @@ class Job:
         schema, made = self.input.schema, self.reconciler
         if self.split is not None and labels:
             self.split.check(schema, self.input.name)
-        present = [name for name in self._wanted if name in schema.names]
+        present = [name for name in self._wanted(made) if name in schema.names]
         first = self.work.first(self.input, present)
         if first is None:
             raise InputError(f"{self.input.name} has no rows")
@@ -151,19 +149,26 @@ class Job:
     def scan(self) -> Scanned:
         """The one scan: validated, counted, active rows kept."""
         identity = self.input.identity()
-        with self._phase("scan", self.input.count()), _noted(self.listener):
-            try:
-                found = self.work.scan(
-                    self.input, self.reconciler, self._wanted, self.split, self.listener.advance
-                )
-            except InputError:
-                self._unchanged(identity)  # if it changed, that is the reason
-                raise
+        try:
+            found = self.scanned(self.input, self.reconciler)
+        except InputError:
+            self._unchanged(identity)  # if it changed, that is the reason
+            raise
         self._unchanged(identity)
         told = beta_warning(self.reconciler.parameters, found.gathered.fit.rows)
         if told is not None:
             self.listener.note(told)
         return found
+
+    def scanned(self, table: Table, reader: Reconciler, *, tell: bool = True) -> Scanned:
+        """A scan of a table that has the columns which the reader wants.
+
+        tell: what is odd about the scores. Patched ones may well not sum to 1.
+        """
+        listener = self.listener if tell else Listener()
+        with self._phase("scan", table.count()), _noted(listener):
+            wanted = self._wanted(reader)
+            return self.work.scan(table, reader, wanted, self.split, self.listener.advance)
 
     def run(self, *, force: bool = False, wait: bool = False) -> Outcome:
         """Fit, apply, judge: the main job."""
@@ -380,40 +385,6 @@ class Job:
             return self.store.written(self.tables.table, row.commit) is not None
         return self.store.last_writer(self.tables.table) == row.run_id
 
-    def evaluate(self) -> dict[str, tuple[Metrics, Metrics]]:
-        """Before and after, measured anew from the rows that were written."""
-        written = self.store.open(self.tables.table)
-        if self.config.output.mode == "append":
-            rows = [r for r in self.ledger.rows() if self.tables.table in (r.outputs or "")]
-            if not rows:
-                raise UsageError(f"no finished run in {self.tables.runs} wrote {written.name}")
-            written = self.store.of_run(written, rows[-1].run_id)
-        before, losses = self.reconciler.columns, self.reconciler.losses
-        names = OutputNames(before, losses, self.config.output.suffix)
-        after = replace(
-            before,
-            model_1=_same_form(before.model_1, names.of_model(1)),
-            model_2=_same_form(before.model_2, names.of_model(2)),
-        )
-        found = []
-        for columns in (before, after):
-            reader = copy(self.reconciler)
-            reader.columns = columns
-            wanted = columns.names(label=True)
-            if self.split is not None and self.split.column not in wanted:
-                wanted.append(self.split.column)
-            with self._phase("scan", written.count()), _noted(self.listener):
-                scanned = self.work.scan(written, reader, wanted, self.split, self.listener.advance)
-            gathered = scanned.gathered
-            scanned.close()
-            found.append(gathered)
-        parts = {"fit": [g.fit for g in found], "judge": [g.judge for g in found]}
-        return {
-            name: (Metrics(one.totals, losses), Metrics(two.totals, losses))
-            for name, (one, two) in parts.items()
-            if one.rows
-        }
-
     # --- what was done --------------------------------------------------------------------------
 
     def find(self, run_id: str | None = None) -> RunRow:
@@ -487,10 +458,6 @@ def _changes(old: dict[str, Any], new: dict[str, Any]) -> str:
     changed = {key: new.get(key) for key, was in old.items() if was != new.get(key)}
     told = [f"{key} was {old[key]}, is {now}" for key, now in changed.items()]
     return "; ".join(told)[:300] or "it has other parts"
-
-
-def _same_form(source: ScoreColumns, names: list[str]) -> ScoreColumns:
-    return names[0] if isinstance(source, str) else tuple(names)
 
 
 @contextmanager

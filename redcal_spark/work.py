@@ -18,6 +18,7 @@ from redcal_spark.engines.base import Engine
 from redcal_spark.errors import InputError
 from redcal_spark.gather import Gathered, numbered
 from redcal_spark.history import Point, history
+from redcal_spark.kernel import Scan
 from redcal_spark.output import OutputNames, extend
 from redcal_spark.pair import ReconciledPair
 from redcal_spark.parallel import ordered
@@ -47,6 +48,10 @@ class Scanned(Protocol):
 
         seen: the points of the fitting rows, where they were all measured during the fit.
         """
+        ...
+
+    def rows_at_hand(self) -> list[Scan] | None:
+        """The active fitting rows as they were read; None: they are too many for one process."""
         ...
 
     def close(self) -> None: ...
@@ -196,10 +201,13 @@ class _ScannedHere:
 
     def histories(self, pair: ReconciledPair, seen: list[Point] | None) -> dict[str, list[Point]]:
         found = {} if seen is None else {"fit": seen}
-        for name, part in (("fit", self.gathered.fit), ("judge", self.gathered.judge)):
-            if part.rows and name not in found:
+        for name, part in self.gathered.parts.items():
+            if name not in found:
                 found[name] = history(part.totals, part.scans, pair.rules, pair.log, self._spread)
         return found
+
+    def rows_at_hand(self) -> list[Scan] | None:
+        return self.gathered.fit.scans
 
     def close(self) -> None:
         pass

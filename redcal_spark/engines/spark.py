@@ -290,9 +290,14 @@ class SparkScan:
             self.gathered.merge(found)
             self.bytes += size
 
+    @property
+    def fits_the_driver(self) -> bool:
+        """Whether the active rows of both splits do."""
+        return self.bytes <= self.driver_budget
+
     def engine(self, rules: Rules) -> Engine:
         """Local if the active rows of both splits fit the driver's budget, else distributed."""
-        if self.bytes <= self.driver_budget:
+        if self.fits_the_driver:
             log.info("handing over: %s bytes of active rows go to the driver", f"{self.bytes:,}")
             found: dict[str, list[Block]] = {"fit": [], "judge": []}
             for kind, data in collected(self.written.where(col("kind") != "statistics")):
@@ -312,13 +317,12 @@ class SparkScan:
 
     def histories(self, rules: Rules, log: Sequence[Patch]) -> dict[str, list[Point]]:
         """The one pass after the fit, over the active rows of both splits where they are."""
-        parts = {"fit": self.gathered.fit, "judge": self.gathered.judge}
-        if self.bytes <= self.driver_budget:
+        parts = self.gathered.parts
+        if self.fits_the_driver:
             spread = partial(ordered, threads=self.threads)
             return {
                 name: history(part.totals, part.scans, rules, log, spread)
                 for name, part in parts.items()
-                if part.rows
             }
         cut = segments(log, self.gathered.rows)
         task = HistoryTask(rules, tuple(tuple(segment) for segment in cut))
@@ -329,7 +333,6 @@ class SparkScan:
         return {
             name: points(part.totals, cut, added(changes[name], len(cut)))
             for name, part in parts.items()
-            if part.rows
         }
 
 

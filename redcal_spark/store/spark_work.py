@@ -14,6 +14,7 @@ from redcal_spark.engines.spark import DRIVER_BUDGET, Scratch, SparkScan
 from redcal_spark.engines.spark_frames import arrow_schema, layout_of, scan_frame
 from redcal_spark.errors import InputError, RunError
 from redcal_spark.history import Point
+from redcal_spark.kernel import Scan
 from redcal_spark.pair import ReconciledPair
 from redcal_spark.reconciler import Reconciler
 from redcal_spark.splits import Split
@@ -118,6 +119,14 @@ class ScannedOnSpark:
 
     def histories(self, pair: ReconciledPair, seen: list[Point] | None) -> dict[str, list[Point]]:
         return self._scan.histories(pair.rules, pair.log)
+
+    def rows_at_hand(self) -> list[Scan] | None:
+        if not self._scan.fits_the_driver:
+            return None
+        engine = self.engine()  # collects the rows
+        assert engine is not None
+        engine.close()
+        return self.gathered.fit.scans
 
     def close(self) -> None:
         self._scratch.close()

@@ -117,7 +117,7 @@ def test_evaluate_says_what_ledger_and_history_say(work: Work) -> None:
     work.ran()
     [row] = work.runs()
     metrics = json.loads(row["metrics"])
-    evaluated = work.redcal("evaluate", "--json").json
+    evaluated = work.redcal("evaluate", "--json").json["splits"]
     history = work.table("out/rows_history").to_pylist()
     last = max(point["step"] for point in history)
     assert evaluated.keys() == metrics.keys() == {"fit", "judge"}

@@ -644,6 +644,7 @@ def test_the_record_has_every_default(load: Load) -> None:
             "grid_bits": None,
             "max_rounds": 10000,
             "max_steps": 1000000,
+            "guard": "report",
         },
         "output": {
             "table": "out/scores",

@@ -45,6 +45,7 @@ LAYERS: tuple[Iterable[str], ...] = (
     ("audit", "demo", "outcome", "work"),
     ("verdict",),
     ("runs",),
+    ("evaluation",),
     ("report", "terminal"),
     ("lookup", "terminal_audit"),
     ("cli",),

@@ -1,0 +1,200 @@
+"""The certificate of every run, what tampering does to it, and the guard, through the commands."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from redcal_spark import ReconciledPair, Reconciler
+from redcal_spark.certificate import Certificate
+from tests import oracle
+from tests.e2e.work import CLASSES, LOSSES, Work, problem, scores, split_rows, write
+
+REDONE = ("replay", "patches")  # only an evaluation goes another way
+
+
+def checks(certificate: Any) -> dict[tuple[Any, ...], Any]:
+    found = Certificate.from_json(certificate).checks
+    return {(c.name, c.split, c.loss, c.model): c for c in found}
+
+
+def same_but_redone(one: Any, two: Any) -> bool:
+    kept = [
+        {place: check for place, check in checks(x).items() if place[0] not in REDONE}
+        for x in (one, two)
+    ]
+    return kept[0] == kept[1] and one["measures"] == two["measures"]
+
+
+@pytest.mark.parametrize(
+    "algorithm", ["redcal", "decision_calibration", "reconcile", "dc_then_redcal"]
+)
+def test_the_written_rows_alone_give_the_certificate_of_the_run(work: Work, algorithm: str) -> None:
+    work.tree["reconcile"]["algorithm"] = algorithm
+    told = work.ran()
+    [row] = work.runs()
+    assert json.loads(row["certificate"]) == told["certificate"]
+    again = work.redcal("evaluate", "--json")
+    assert again.code == 0
+    assert again.json["run_id"] == told["run_id"]
+    assert same_but_redone(told["certificate"], again.json["certificate"])
+    for place, check in checks(again.json["certificate"]).items():
+        if place[0] in REDONE:
+            assert check.verdict == "pass"
+
+
+def test_the_certificate_says_what_an_independent_count_says(work: Work) -> None:
+    found = checks(work.ran()["certificate"])
+    for split, fold in (("fit", "train"), ("judge", "test")):
+        before = split_rows(scores(), fold)
+        given = problem(before)
+        log = work.redcal("log", "--json").lines
+        f = oracle.replay(given, log)
+        n = before.num_rows
+        for name, loss in LOSSES.items():
+            quantised = oracle.quantise_loss(loss["costs"])
+            acts = [
+                [oracle.argmin(oracle.action_scores(quantised, row)) for row in model]
+                for model in f
+            ]
+            threshold = int(Fraction("0.005") * 2**26 * 2 ** oracle.loss_bits(len(CLASSES)))
+            counts: dict[tuple[int, int], int] = {}
+            for i, (a, b) in enumerate(zip(*acts, strict=True)):
+                one, two = (oracle.action_scores(quantised, model[i]) for model in f)
+                if a != b and (one[b] - one[a] > threshold or two[a] - two[b] > threshold):
+                    counts[a, b] = counts.get((a, b), 0) + 1
+            largest = Fraction(max(counts.values(), default=0), n)
+            assert found["largest_event", split, name, None].measured == largest
+
+
+def tampered_patch(work: Work) -> None:
+    table = work.table("out/rows_patches")
+    rows = table.to_pylist()
+    rows[0]["phi"][0] += 2**10
+    write_deltalake("out/rows_patches", pa.Table.from_pylist(rows, table.schema), mode="overwrite")
+
+
+def tampered_rows(work: Work, column: str, change: Any) -> None:
+    """As someone would who has another tool, but not the run's name in the commit."""
+    table = work.table()
+    rows = table.to_pylist()
+    for row in rows:
+        if row["fold"] == "train" and row["outcome"] is not None:
+            row[column] = change(row[column])
+            break
+    write_deltalake("out/rows", pa.Table.from_pylist(rows, table.schema), mode="overwrite")
+
+
+@pytest.mark.parametrize("what", ["patch", "label", "score", "reconciled score", "count"])
+def test_what_was_tampered_with_fails(work: Work, what: str) -> None:
+    work.ran()
+    if what == "patch":
+        tampered_patch(work)
+    elif what == "label":
+        tampered_rows(work, "outcome", lambda name: "rare" if name != "rare" else "mild")
+    elif what == "score":
+        tampered_rows(work, "a", lambda p: [p[1], p[0], *p[2:]])
+    elif what == "reconciled score":
+        tampered_rows(work, "b_reconciled", lambda p: [p[0] + 2**-26, *p[1:]])
+    else:
+        table = work.table("out/rows_patches")
+        rows = table.to_pylist()
+        rows[0]["rows"] += 1
+        changed = pa.Table.from_pylist(rows, table.schema)
+        write_deltalake("out/rows_patches", changed, mode="overwrite")
+    told = work.redcal("evaluate")
+    assert told.code == 1
+    assert "  fail " in told.out
+
+
+def test_the_python_api_certifies_too(work: Work) -> None:
+    pair = Reconciler(
+        losses=LOSSES, alpha=0.005, eta=0.01, model_1="a", model_2="b", label="outcome",
+        classes=CLASSES,
+    ).fit(split_rows(scores(), "train"))  # fmt: skip
+    assert pair.certificate is not None
+    ours = checks(pair.certificate.to_json())
+    told = {
+        place: check
+        for place, check in checks(work.ran()["certificate"]).items()
+        if place[1] == "fit"
+    }
+    assert ours == told
+    pair.save("model.json")
+    assert ReconciledPair.load("model.json").certificate is None
+
+
+# --- the guard ----------------------------------------------------------------------------------
+
+
+def overfitting(work: Work) -> None:
+    """Few rows and a tiny beta."""
+    write(scores(300, seed=7))
+    work.tree["reconcile"] |= {"algorithm": "dc_then_redcal", "beta": 1e-5, "max_steps": 400}
+
+
+def test_the_guard_reports_and_names_the_better_prefix(work: Work) -> None:
+    overfitting(work)
+    told = work.redcal("run")
+    assert "raised the mean loss on the judged rows" in told.err
+    assert "guard: best_prefix would keep the first" in told.err
+    assert "beta: auto would be" in told.err
+    work.tree["reconcile"]["guard"] = "off"
+    quiet = work.redcal("run")
+    assert "judged rows from" not in quiet.err
+    assert "beta: auto would be" in work.redcal("audit").err
+
+
+def test_the_guard_keeps_the_best_prefix_and_all_that_follows_from_it(work: Work) -> None:
+    overfitting(work)
+    assert work.redcal("run").code == 3
+    whole = work.redcal("log", "--json").lines
+    history = work.table("out/rows_history").to_pylist()
+    judged: dict[int, float] = {}
+    for name, loss in LOSSES.items():
+        low = min(map(min, loss["costs"]))
+        high = max(map(max, loss["costs"]))
+        for point in history:
+            if point["split"] == "judge" and point["loss"] == name:
+                share = (point["decision_loss"] - low) / (high - low)
+                judged[point["step"]] = judged.get(point["step"], 0.0) + share
+    best = min(judged, key=lambda step: (round(judged[step], 12), step))
+    assert 0 < best < len(whole)
+
+    work.tree["reconcile"]["guard"] = "best_prefix"
+    told = work.redcal("run", "--json")
+    assert told.code == 3
+    assert told.json["status"] == "cut"
+    assert told.json["patches"] == best
+    kept = work.redcal("log", "--json").lines
+    assert kept == whole[:best]
+    work.redcal("export", "-o", "model.json")
+    pair = ReconciledPair.load("model.json")
+    assert (pair.status, len(pair.log)) == ("cut", best)
+    written = work.table().sort_by("case")
+    ours = pair.apply(scores(300, seed=7)).sort_by("case")
+    assert written.select(ours.column_names).equals(ours)
+    runs = work.runs()
+    points = work.table("out/rows_history").to_pylist()
+    assert max(p["step"] for p in points if p["run_id"] == runs[-1]["run_id"]) == best
+    evaluated = work.redcal("evaluate", "--json")
+    assert evaluated.code == 0
+    assert same_but_redone(told.json["certificate"], evaluated.json["certificate"])
+    assert "the guard left out patches" in work.redcal("run", "--force").out
+    again = work.redcal("run")
+    assert (again.code, "nothing to do" in again.out) == (0, True)
+
+
+def test_a_prefix_needs_rows_to_judge_by(work: Work) -> None:
+    del work.tree["input"]["split"]
+    work.tree["reconcile"]["guard"] = "best_prefix"
+    told = work.redcal("run")
+    assert told.code == 2
+    assert "reconcile.guard: best_prefix needs rows to judge by: set input.split" in told.err
+    assert not Path("out").exists()
