@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from redcal_spark.columns import plan
 from redcal_spark.config import Input
@@ -66,7 +64,7 @@ def explain_id(job: Job, run: RunRow, text: str) -> Explained:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", JoinWarning)  # told by the run itself
         table, notes = _as_it_was(job, run)
-        found, count = _rows(table, id, text, pair)
+        found, count = _rows(job, table, id, text, pair)
     version = table.identity().get("version")
     where = table.name if version is None else f"{table.name}, version {version},"
     if not count:
@@ -119,33 +117,14 @@ def _names(identity: Any) -> list[Any]:
 # --- rows by id -----------------------------------------------------------------------------------
 
 
-def _rows(table: Table, id: str, text: str, pair: ReconciledPair) -> tuple[pa.Table, int]:
+def _rows(job: Job, table: Table, id: str, text: str, pair: ReconciledPair) -> tuple[pa.Table, int]:
     """The first rows with this id, and how many there are."""
     columns = replace(pair.columns, id=id)
     layout = plan(table.schema, columns, table.name, pair.n_classes, None, labels=False)
     pair.check_layout(layout)
     value = _value(table.schema.field(id).type, id, text)
     names = columns.names(label=False)
-    if hasattr(type(table), "frame"):  # on Spark: looked for where the rows are
-        from redcal_spark.store.spark_lookup import rows_with
-
-        return rows_with(table, id, value.as_py(), names, MOST)
-    return _rows_here(table, id, value, names)
-
-
-def _rows_here(
-    table: Table, id: str, value: pa.Scalar, names: Sequence[str]
-) -> tuple[pa.Table, int]:
-    found, count = [], 0
-    for batch in table.batches(names):
-        place = batch.schema.get_field_index(id)
-        ids = batch.column(place).cast(value.type)  # not every type of text can be compared
-        kept = batch.set_column(place, id, ids).filter(pc.equal(ids, value))
-        if kept.num_rows and count < MOST:
-            found.append(kept.slice(0, MOST - count))
-        count += kept.num_rows
-    schema = pa.schema([table.schema.field(name) for name in names])
-    return pa.Table.from_batches(found) if found else schema.empty_table(), count
+    return job.work.rows_with(table, id, value, names, MOST)
 
 
 def _value(kind: pa.DataType, id: str, text: str) -> pa.Scalar:

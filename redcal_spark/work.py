@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from redcal_spark.columns import Layout, plan
 from redcal_spark.config import Config
@@ -68,6 +69,12 @@ class Work(Protocol):
 
     def id_problems(self, table: Table, id: str) -> list[str]:
         """What is wrong with the ids of a table, in words."""
+        ...
+
+    def rows_with(
+        self, table: Table, id: str, value: pa.Scalar, names: list[str], most: int
+    ) -> tuple[pa.Table, int]:
+        """The first few rows whose id is this value, and how many there are."""
         ...
 
     def scan(
@@ -128,6 +135,20 @@ class InMemory:
 
     def id_problems(self, table: Table, id: str) -> list[str]:
         return duplicate_ids(table, id)
+
+    def rows_with(
+        self, table: Table, id: str, value: pa.Scalar, names: list[str], most: int
+    ) -> tuple[pa.Table, int]:
+        found, count = [], 0
+        for batch in table.batches(names):
+            place = batch.schema.get_field_index(id)
+            ids = batch.column(place).cast(value.type)  # not every type of text can be compared
+            kept = batch.set_column(place, id, ids).filter(pc.equal(ids, value))
+            if kept.num_rows and count < most:
+                found.append(kept.slice(0, most - count))
+            count += kept.num_rows
+        schema = pa.schema([table.schema.field(name) for name in names])
+        return pa.Table.from_batches(found) if found else schema.empty_table(), count
 
     def scan(
         self,

@@ -23,10 +23,12 @@ from redcal_spark.errors import InputError, RedcalError, RunError, UsageError
 from redcal_spark.store.base import Commit, Mode, Table, rows_of, run_of, vacuumed, version_at
 from redcal_spark.store.delta_types import delta_schema, unstorable
 from redcal_spark.store.files import FileTable, first_line, open_files, stream
+from redcal_spark.store.folders import beside, make_folder, remove_empty
 from redcal_spark.store.inputs import JoinedTable, RunTable, Side
 from redcal_spark.store.targets import RUN_ID, Existing, Target, check_rows
 
 TRIES = 20  # of a write that lost a race for the next version
+RECENT = 100  # versions among which one just written must be
 
 CATALOG_NAME = re.compile(r"(\w+|`[^`]+`)(\.(\w+|`[^`]+`)){1,2}")
 ADDRESS = re.compile(r"[A-Za-z][\w+-]*:/")  # of an object store
@@ -153,15 +155,14 @@ class DeltaRsStore:
                 commit_properties=_properties(commit),
             )
 
+        if commit.again and (done := self.written(name, commit)) is not None:
+            return done[0]
         return self._put(name, schema, batches, put, commit)
 
     def existing(self, name: str) -> Existing | None:
-        try:
-            table = DeltaTable(name)
-        except TableNotFoundError:
+        table = _table(name)
+        if table is None:
             return None
-        except (DeltaError, OSError) as err:
-            raise RunError(f"{name}: cannot be read: {first_line(err)}") from err
         schema = pa.schema(table.schema().to_arrow())
         return Existing(schema, tuple(table.metadata().partition_columns))
 
@@ -209,8 +210,6 @@ class DeltaRsStore:
         put: Callable[[str, pa.RecordBatchReader], None],
         commit: Commit,
     ) -> int:
-        if commit.again and (version := self._find(name, commit)) is not None:
-            return version
         stored = delta_schema(schema)
         if stored != schema:
             batches = (batch.cast(stored) for batch in batches)
@@ -229,10 +228,11 @@ class DeltaRsStore:
             raise
         return self._version_of(name, commit)
 
-    def written(self, name: str, commit: Commit) -> tuple[int, int] | None:
-        if not DeltaTable.is_deltatable(name):
-            return None
-        for entry in DeltaTable(name).history():
+    def written(
+        self, name: str, commit: Commit, among: int | None = None
+    ) -> tuple[int, int] | None:
+        table = _table(name)
+        for entry in () if table is None else table.history(among):
             if commit.wrote(entry.get("userMetadata")):
                 return int(entry["version"]), rows_of(entry.get("operationMetrics"))
         return None
@@ -241,19 +241,10 @@ class DeltaRsStore:
         return RunTable(table, RUN_ID, run_id)
 
     def _version_of(self, name: str, commit: Commit) -> int:
-        version = self._find(name, commit, 100)
-        if version is None:
+        done = self.written(name, commit, RECENT)
+        if done is None:
             raise RunError(f"{name}: the version just written is not in its history")
-        return version
-
-    def _find(self, name: str, commit: Commit, among: int | None = None) -> int | None:
-        """The version that this write made, if it was made."""
-        if not DeltaTable.is_deltatable(name):
-            return None
-        for entry in DeltaTable(name).history(among):
-            if commit.wrote(entry.get("userMetadata")):
-                return int(entry["version"])
-        return None
+        return done[0]
 
     def merge(
         self,
@@ -267,13 +258,14 @@ class DeltaRsStore:
     ) -> None:
         # no retries inside: a MERGE that lost a race must look at the rows again
         properties = CommitProperties(custom_metadata=_metadata(commit), max_commit_retries=0)
-        made = _make_folder(Path(name))
+        if not insert and not self.exists(name):
+            return
+        made = make_folder(Path(name))
         for left in reversed(range(TRIES)):
             try:
-                if not DeltaTable.is_deltatable(name):
-                    if insert:
-                        self._made[name] = made
-                        write_deltalake(name, rows, mode="error", commit_properties=properties)
+                if not self.exists(name):
+                    self._made[name] = made
+                    write_deltalake(name, rows, mode="error", commit_properties=properties)
                     return
                 merge = DeltaTable(name).merge(
                     rows,
@@ -302,12 +294,9 @@ class DeltaRsStore:
         remove_empty(self._made.pop(name, []))
 
     def read(self, name: str, equal: Mapping[str, str] | None = None) -> pa.Table | None:
-        try:
-            table = DeltaTable(name)
-        except TableNotFoundError:
+        table = _table(name)
+        if table is None:
             return None
-        except (DeltaError, OSError) as err:
-            raise RunError(f"{name}: cannot be read: {first_line(err)}") from err
         # filtered here: delta-rs states the statistics of a MERGE in types pyarrow cannot compare
         found = table.to_pyarrow_table(filesystem=files_of(name))
         for column, value in (equal or {}).items():
@@ -323,6 +312,15 @@ class DeltaRsStore:
         except (DeltaError, OSError):
             return None
         return run_of(found[0].get("userMetadata")) if found else None
+
+
+def _table(name: str) -> DeltaTable | None:
+    try:
+        return DeltaTable(name)
+    except TableNotFoundError:
+        return None
+    except (DeltaError, OSError) as err:
+        raise RunError(f"{name}: cannot be read: {first_line(err)}") from err
 
 
 def files_of(table: str) -> pa.fs.SubTreeFileSystem:
@@ -385,7 +383,7 @@ def _merge(
     )
     merge = merge.when_matched_update(columns, " or ".join(differs) or "false")
     merge.when_not_matched_insert(columns).execute()
-    if not any(commit.wrote(e.get("userMetadata")) for e in DeltaTable(table).history(100)):
+    if not any(commit.wrote(e.get("userMetadata")) for e in DeltaTable(table).history(RECENT)):
         # nothing differed, and delta-rs made no version: an empty one says that the run was here
         nothing = old.schema.empty_table()
         write_deltalake(table, nothing, mode="append", commit_properties=_properties(commit))
@@ -410,19 +408,13 @@ def _put_new(
     commit: Commit,
 ) -> None:
     """Make a table: beside its place, then move it there, so that it is whole or not at all."""
-    made = _make_folder(path.parent)
-    partial = path.parent / f".{path.name}.{commit.run_id}.partial"
-    shutil.rmtree(partial, ignore_errors=True)  # of this run, when it died
-    try:
+    with beside(path, commit.run_id) as partial:
         put(str(partial), rows)
         try:
             partial.rename(path)
         except OSError:  # meanwhile someone else has made it: this is its next version
             dataset = DeltaTable(str(partial)).to_pyarrow_dataset(filesystem=files_of(str(partial)))
             put(str(path), dataset.scanner().to_reader())
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-        remove_empty(made)
 
 
 def _elsewhere(name: str) -> str | None:
@@ -450,27 +442,6 @@ class _Remembering:
         except BaseException as err:
             self.error = err
             raise
-
-
-def _make_folder(path: Path) -> list[Path]:
-    """Make the folder and its parents; returns those that are new, innermost first."""
-    made = missing_folders(path)
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as err:
-        raise RunError(f"{path}: cannot be made: {err.strerror}") from err
-    return made
-
-
-def missing_folders(path: str | Path) -> list[Path]:
-    """Of a folder and its parents those that are not there, innermost first."""
-    return [p for p in (Path(path), *Path(path).parents) if not p.exists()]
-
-
-def remove_empty(folders: Sequence[Path]) -> None:
-    for folder in folders:
-        if folder.is_dir() and not any(folder.iterdir()):
-            folder.rmdir()
 
 
 def _quoted(name: str) -> str:

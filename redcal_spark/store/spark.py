@@ -6,8 +6,6 @@ quoted, values never pasted into SQL.
 
 from __future__ import annotations
 
-import random
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -16,7 +14,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+from pyspark.sql import DataFrame, DataFrameWriter, Row, SparkSession
 from pyspark.sql.functions import col, expr, lit
 
 from redcal_spark.engines.scratch import remove_folder
@@ -24,13 +22,9 @@ from redcal_spark.engines.spark_frames import arrow_schema, column
 from redcal_spark.errors import InputError, RunError, UsageError
 from redcal_spark.store.base import Commit, Mode, rows_of, run_of, version_at
 from redcal_spark.store.delta_types import delta_schema, unstorable
-from redcal_spark.store.deltars import (
-    DeltaRsStore,
-    DeltaRsTable,
-    missing_folders,
-    remove_empty,
-)
+from redcal_spark.store.deltars import RECENT, DeltaRsStore, DeltaRsTable
 from redcal_spark.store.files import FileTable
+from redcal_spark.store.folders import beside, missing_folders, remove_empty
 from redcal_spark.store.inputs import Side
 from redcal_spark.store.spark_join import join_frames
 from redcal_spark.store.spark_merge import cluster, merge_rows
@@ -38,6 +32,7 @@ from redcal_spark.store.spark_tables import (
     Place,
     SparkTable,
     explained,
+    retried,
     spark_types,
     texts_for_fractions,
     told,
@@ -45,7 +40,6 @@ from redcal_spark.store.spark_tables import (
 from redcal_spark.store.targets import RUN_ID, Existing, Target, check_rows
 
 NOT_IN_NAMES = " ,;{}()\n\t="  # but in tables with column mapping, which delta-rs does not write
-TRIES = 20  # of a write that lost a race for the next version
 
 
 class SparkStore:
@@ -81,7 +75,7 @@ class SparkStore:
         return SparkTable(name, frame, lambda: found, table, newest)
 
     def _newest(self, name: str) -> int:
-        return self._history(name, 1)[0][0]
+        return int(self._history(name, 1)[0]["version"])
 
     def _seen(
         self, name: str, version: int | str | None
@@ -189,10 +183,8 @@ class SparkStore:
     def write_frame(self, name: str, frame: DataFrame, mode: Mode, commit: Commit) -> int:
         """Write a frame as one version. A repeat of the same phase of a run is skipped by Delta."""
         place = Place(name).absolute
-        if commit.again and self._exists(place):
-            version = self._find(name, commit)
-            if version is not None:
-                return version
+        if commit.again and (done := self.written(name, commit)) is not None:
+            return done[0]
         if mode == "append" and not place.is_path and not self._exists(place):
             # a CREATE TABLE AS SELECT would not keep what the commit says of itself
             with explained(partial(_unwritten, name)):
@@ -213,13 +205,16 @@ class SparkStore:
         )
 
     def _save(self, writer: DataFrameWriter, place: Place, name: str, commit: Commit) -> None:
-        with explained(partial(_unwritten, name)):
+        def save() -> None:
             if not place.is_path:
                 writer.saveAsTable(place.sql)
             elif place.is_here and not self._exists(place):
                 _save_new(writer, Path(place.name), commit)
             else:
                 writer.save(place.name)
+
+        with explained(partial(_unwritten, name)):
+            retried(save)
 
     def _mark(self, place: Place, name: str, commit: Commit) -> None:
         """An empty version that says that the run was here."""
@@ -271,8 +266,8 @@ class SparkStore:
         old = self.existing(name)
         if target.mode == "merge" and old is not None:
             with explained(partial(_unwritten, name)):
-                merge_rows(place, frame, self._frame(place), target, commit)
-            if self._find(name, commit, 100) is None:
+                retried(lambda: merge_rows(place, frame, self._frame(place), target, commit))
+            if self.written(name, commit, RECENT) is None:
                 # nothing differed, or the session may not say who writes: an empty version says it
                 self._mark(place, name, commit)
             return self._version_of(name, commit)
@@ -293,12 +288,12 @@ class SparkStore:
                 cluster(self.spark, place, clusters, commit)
         return self._version_of(name, commit)
 
-    def written(self, name: str, commit: Commit) -> tuple[int, int] | None:
-        if not self._exists(Place(name).absolute):
+    def written(
+        self, name: str, commit: Commit, among: int | None = None
+    ) -> tuple[int, int] | None:
+        if not self.exists(name):
             return None
-        sql = f"DESCRIBE HISTORY {Place(name).absolute.sql}"
-        found = self.spark.sql(sql).select("version", "userMetadata", "operationMetrics").collect()
-        ours = [row for row in found if commit.wrote(row["userMetadata"])]
+        ours = [row for row in self._history(name, among) if commit.wrote(row["userMetadata"])]
         if not ours:
             return None
         # the rows are in the first of them, a change of how they are laid out may follow
@@ -312,24 +307,16 @@ class SparkStore:
         )
 
     def _version_of(self, name: str, commit: Commit) -> int:
-        version = self._find(name, commit, 100)
-        if version is None:
+        done = self.written(name, commit, RECENT)
+        if done is None:
             raise RunError(f"{name}: the version just written is not in its history")
-        return version
+        return done[0]
 
-    def _find(self, name: str, commit: Commit, among: int | None = None) -> int | None:
-        """The version that this write made, if it was made."""
-        for version, metadata in self._history(name, among):
-            if commit.wrote(metadata):
-                return version
-        return None
-
-    def _history(self, name: str, limit: int | None) -> list[tuple[int, str | None]]:
+    def _history(self, name: str, limit: int | None) -> list[Row]:
         """Versions and what their commits say of themselves, newest first."""
         most = "" if limit is None else f" LIMIT {limit:d}"
         sql = f"DESCRIBE HISTORY {Place(name).absolute.sql}{most}"
-        rows = self.spark.sql(sql).select("version", "userMetadata").collect()
-        return [(int(r["version"]), r["userMetadata"]) for r in rows]
+        return self.spark.sql(sql).select("version", "userMetadata", "operationMetrics").collect()
 
     def merge(
         self,
@@ -351,19 +338,17 @@ class SparkStore:
         equal = " and ".join(
             f"source.{column(s)} = {place.in_merge}.{column(t)}" for t, s in same.items()
         )
-        for left in reversed(range(TRIES)):
-            try:
-                merge = source.alias("source").mergeInto(place.sql, expr(equal))
-                if update:
-                    merge = merge.whenMatched().updateAll()
-                if insert:
-                    merge = merge.whenNotMatched().insertAll()
-                merge.merge()
-                return
-            except PySparkException as err:
-                if not left or "CONCURRENT" not in str(err).upper():
-                    raise RunError(f"{name}: could not be written: {told(err)}") from err
-                time.sleep(random.uniform(0, 0.5))
+
+        def merge() -> None:
+            merging = source.alias("source").mergeInto(place.sql, expr(equal))
+            if update:
+                merging = merging.whenMatched().updateAll()
+            if insert:
+                merging = merging.whenNotMatched().insertAll()
+            merging.merge()
+
+        with explained(partial(_unwritten, name)):
+            retried(merge)
 
     def exists(self, name: str) -> bool:
         return self._exists(Place(name).absolute)
@@ -411,9 +396,7 @@ class SparkStore:
         return self.spark.read.table(place.sql)
 
     def last_writer(self, name: str) -> str | None:
-        if not self._exists(Place(name).absolute):
-            return None
-        return run_of(self._history(name, 1)[0][1])
+        return run_of(self._history(name, 1)[0]["userMetadata"]) if self.exists(name) else None
 
 
 def _utc(time: datetime) -> datetime:
@@ -423,17 +406,12 @@ def _utc(time: datetime) -> datetime:
 
 def _save_new(writer: DataFrameWriter, path: Path, commit: Commit) -> None:
     """Make a table: beside its place, then move it there, so that it is whole or not at all."""
-    made = missing_folders(path.parent)
-    beside = path.parent / f".{path.name}.{commit.run_id}.partial"
-    try:
-        writer.save(str(beside))
+    with beside(path, commit.run_id) as partial:
+        writer.save(str(partial))
         try:
-            beside.rename(path)
+            partial.rename(path)
         except OSError:  # meanwhile someone else has made it, or Spark's disk is not ours
             writer.save(str(path))
-    finally:
-        remove_folder(str(beside))
-        remove_empty(made)
 
 
 def _unwritten(name: str, err: Exception) -> RunError:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import re
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,10 +21,11 @@ from pyspark.sql.types import DoubleType, StringType, StructField, StructType
 from redcal_spark.engines.spark_frames import arrow_schema, column
 from redcal_spark.errors import InputError, RunError
 from redcal_spark.store.base import Table, vacuumed
-from redcal_spark.store.deltars import ADDRESS, FILE_ENDINGS, DeltaRsTable
+from redcal_spark.store.deltars import ADDRESS, FILE_ENDINGS, TRIES, DeltaRsTable
 from redcal_spark.store.files import FileTable, first_line
 
 FIRST_ROWS = 64
+CONFLICT = re.compile(r"DELTA_CONCURRENT|DELTA_METADATA_CHANGED|delta\.exceptions\.Concurrent")
 UNREADABLE = ("FAILED_READ_FILE", "FILE_NOT_EXIST", "FileNotFoundException")
 
 
@@ -174,6 +177,23 @@ def explained(explain: Callable[[Exception], Exception]) -> Iterator[None]:
         if not is_sparks(err):
             raise
         raise explain(err) from err
+
+
+def retried(write: Callable[[], Any]) -> None:
+    """Write, and write again when another writer was quicker: on the table as it is then."""
+    for left in reversed(range(TRIES)):
+        try:
+            write()
+            return
+        except Exception as err:
+            if not left or not is_sparks(err) or not is_conflict(err):
+                raise
+            time.sleep(random.uniform(0, 0.5))
+
+
+def is_conflict(err: Exception) -> bool:
+    """Whether Delta refused a commit because of another one, and nothing was written."""
+    return CONFLICT.search(str(err)) is not None
 
 
 def told(err: Exception) -> str:

@@ -7,11 +7,18 @@ from typing import Any, Literal
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import col
 
 from redcal_spark.columns import Layout
 from redcal_spark.engines.base import Engine
 from redcal_spark.engines.spark import DRIVER_BUDGET, Scratch, SparkScan
-from redcal_spark.engines.spark_frames import arrow_schema, layout_of, scan_frame
+from redcal_spark.engines.spark_frames import (
+    arrow_schema,
+    column,
+    layout_of,
+    scan_frame,
+    table_of,
+)
 from redcal_spark.errors import InputError, RunError
 from redcal_spark.history import Point
 from redcal_spark.kernel import Scan
@@ -48,6 +55,15 @@ class OnSpark:
         source = _frame(table)
         with explained(source.explain):
             return id_problems(source.frame, id, table.name)
+
+    def rows_with(
+        self, table: Table, id: str, value: pa.Scalar, names: list[str], most: int
+    ) -> tuple[pa.Table, int]:
+        source = _frame(table)
+        with explained(source.explain):
+            same = source.frame.where(col(column(id)) == value.as_py())
+            found = table_of(same.limit(most), names)
+            return found, found.num_rows if found.num_rows < most else same.count()
 
     def scan(
         self,

@@ -14,7 +14,8 @@ import pytest
 from deltalake import write_deltalake
 
 from redcal_spark import ReconciledPair
-from redcal_spark.lookup import _rows_here
+from redcal_spark.store.deltars import DeltaRsStore
+from redcal_spark.work import InMemory
 from tests.e2e.work import CLASSES, LOSSES, Work, scores, write
 
 STEP = 23  # every so many rows are looked at
@@ -155,10 +156,11 @@ class Pieces:
 def test_rows_of_one_id_in_several_batches(kind: pa.DataType) -> None:
     ids = pa.array(["a", "b", "b", "a", "c", "b", "b", "b", "b"])
     place = pa.array(range(9))
+    here = InMemory(DeltaRsStore())
     table = Pieces(pa.table({"id": ids.cast(kind), "other": place, "place": place}))
-    found, count = _rows_here(table, "id", pa.scalar("b"), ["place", "id"])
+    found, count = here.rows_with(table, "id", pa.scalar("b"), ["place", "id"], 5)
     assert (found["place"].to_pylist(), count) == ([1, 2, 5, 6, 7], 6)
-    found, count = _rows_here(table, "id", pa.scalar("x"), ["place", "id"])
+    found, count = here.rows_with(table, "id", pa.scalar("x"), ["place", "id"], 5)
     assert (found.num_rows, found.column_names, count) == (0, ["place", "id"], 0)
 
 
