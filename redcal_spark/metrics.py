@@ -82,11 +82,6 @@ def measure(
     assert block.y is not None
     losses, d, y = rules.losses, block.n_classes, block.y
     actions, events = known or classify(block, rules)
-    pairs = []
-    for loss, a1, a2 in zip(losses.losses, *actions, strict=True):
-        k = loss.n_actions
-        both = np.bincount(a1.astype(np.intp) * k + a2, minlength=k * k)
-        pairs.append(both.astype(np.int64).reshape(k, k))
     gaps = np.zeros(d, np.int64)
     if rules.gap is not None:
         part = rules.coordinates
@@ -96,7 +91,7 @@ def measure(
     return Totals(
         block.rows,
         (brier_sum(block.f1, y), brier_sum(block.f2, y)),
-        tuple(pairs),
+        tuple(pair_counts(actions, losses)),
         tuple(event_counts(events, losses)),
         (one, two),
         (
@@ -107,6 +102,16 @@ def measure(
         gaps,
         pair_label_sums(actions, y, d, losses) if audit else (),
     )
+
+
+def pair_counts(actions: Sequence[Actions], losses: LossFamily) -> list[Ints]:
+    """Rows by the actions of both models, per loss."""
+    found = []
+    for loss, a1, a2 in zip(losses.losses, *actions, strict=True):
+        k = loss.n_actions
+        both = np.bincount(a1.astype(np.intp) * k + a2, minlength=k * k)
+        found.append(both.astype(np.int64).reshape(k, k))
+    return found
 
 
 def brier_sum(f: Grid, y: Grid) -> int:

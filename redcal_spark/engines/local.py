@@ -19,7 +19,7 @@ from redcal_spark.kernel import (
     in_some_event,
     region_of,
 )
-from redcal_spark.metrics import Totals, measure
+from redcal_spark.metrics import Totals, brier_sum, pair_counts
 from redcal_spark.parallel import blas, ordered
 from redcal_spark.patches import Patch
 from redcal_spark.statistics import (
@@ -33,6 +33,7 @@ from redcal_spark.statistics import (
 )
 
 T = TypeVar("T")
+_OfModel = tuple[int, Ints, Ints]
 
 
 class LocalEngine:
@@ -162,7 +163,8 @@ class LocalRegion:
         else:
             taken = [part.take(rows) for part, rows in zip(engine._parts, index, strict=True)]
             self._pieces = [Rows.concat(taken)] if taken else []
-        self._before = self._measured()
+        self._before = self._counts() if engine.totals is not None else []
+        self._models_before: dict[int, _OfModel] = {}
 
     def sums(self) -> Sums:
         return _total([sums(piece.current()) for piece in self._pieces])
@@ -176,6 +178,8 @@ class LocalRegion:
         return self._known[1]
 
     def patch(self, patch: Patch) -> None:
+        if self._engine.totals is not None and patch.model not in self._models_before:
+            self._models_before[patch.model] = self._of_model(patch.model)
         if patch.kind == "calibrate" and self._known and self._known[0] == patch.model:
             patch_residuals(self._pieces, patch, self._known[1])
             return
@@ -187,11 +191,37 @@ class LocalRegion:
                 rows = piece.in_region(patch.model, region_of(patch, piece.rules.losses))
             piece.shift(patch.model, rows, patch.shift)
 
-    def _measured(self) -> Totals | None:
-        """The totals of the rows, whose events are up to date."""
-        if self._engine.totals is None:
-            return None
-        return _total([measure(p.current(), p.rules, (p.actions, p.events)) for p in self._pieces])
+    def _counts(self) -> list[Ints]:
+        """Of the rows here, whose events are up to date: pairs of actions per loss, then events."""
+        losses = self._engine.rules.losses
+        found = [
+            pair_counts(piece.actions, losses) + event_counts(piece.events, losses)
+            for piece in self._pieces
+        ]
+        return [np.sum(counts, axis=0) for counts in zip(*found, strict=True)]
+
+    def _of_model(self, model: int) -> _OfModel:
+        """What patches of a model change beside: squared errors, label and score sums per cell."""
+        known = self.residuals(model)
+        squares = sum(brier_sum(p.f[model - 1], p.y) for p in self._pieces if p.y is not None)
+        return squares, known.labels.copy(), known.scores.copy()
+
+    def _change(self, totals: Totals) -> Totals:
+        """What was done to the totals. A model that was not patched need not be looked at."""
+        counts = [new - old for new, old in zip(self._counts(), self._before, strict=True)]
+        n, zero = len(totals.pairs), np.zeros_like(totals.optimum)
+        brier, labels, scores = [0, 0], [zero, zero], [zero, zero]
+        for model, before in self._models_before.items():
+            after, i = self._of_model(model), model - 1
+            brier[i], labels[i], scores[i] = (
+                after[0] - before[0],
+                after[1] - before[1],
+                after[2] - before[2],
+            )
+        return Totals(
+            0, (brier[0], brier[1]), tuple(counts[:n]), tuple(counts[n:]),
+            (labels[0], labels[1]), (scores[0], scores[1]), zero, np.zeros_like(totals.gaps),
+        )  # fmt: skip
 
     def close(self) -> None:
         engine = self._engine
@@ -199,8 +229,8 @@ class LocalRegion:
             engine._settle()
         else:
             self._put_back(self._index)
-        if engine.totals is not None and self._before is not None:
-            engine.totals += (self._measured() or self._before) - self._before
+        if engine.totals is not None and self._pieces:
+            engine.totals += self._change(engine.totals)
         engine._compact()
 
     def _put_back(self, index: list[Index]) -> None:
