@@ -16,7 +16,6 @@ from redcal_spark.runs import Job
 from redcal_spark.store.spark import SparkStore
 from redcal_spark.store.spark_work import OnSpark
 from tests import backends
-from tests.e2e.test_claims import ended, start
 from tests.e2e.test_resume import MOMENTS, killed, outcome
 from tests.e2e.work import Told, Work, scores
 
@@ -223,9 +222,7 @@ def test_sql_is_only_ever_given_names(spark: Any, lake: Lake) -> None:
     assert run["status"] == "converged"
 
 
-@pytest.mark.skipif(
-    backends.name() != "classic", reason="the processes start sessions of their own"
-)
+@ONLY_CLASSIC
 @pytest.mark.parametrize(
     "moment",
     [pytest.param(m, marks=[] if m in KILLED_IN_CI else [pytest.mark.slow]) for m in MOMENTS],
@@ -243,39 +240,3 @@ def test_killed_and_run_again(lake: Lake, moment: str) -> None:
     assert told.code == 0, told.err
     assert f"going on with run {dead['run_id']}" in told.err
     assert outcome("second") == expected
-
-
-@pytest.mark.skipif(
-    backends.name() != "classic", reason="the processes start sessions of their own"
-)
-@pytest.mark.slow
-@pytest.mark.parametrize("wait", [False, True])
-@pytest.mark.parametrize("time", range(20))
-def test_two_processes_one_run(lake: Lake, time: int, wait: bool) -> None:
-    Path("config.yaml").write_text(yaml.safe_dump(lake.tree, sort_keys=False), "utf-8")
-    options = ["run", "--json", *(["--wait"] if wait else [])]
-    told = [ended(p) for p in [start(*options), start(*options)]]
-    assert [code for code, *_ in told] == [0, 0], told
-    found = [json.loads(out) for _, out, _ in told]
-    [worked] = [x for x in found if "metrics" in x]
-    assert {x["run_id"] for x in found} == {worked["run_id"]}
-    assert [row["status"] for row in lake.runs()] == ["converged"]
-    for name in ("rows", "rows_patches", "rows_history"):
-        assert DeltaTable(f"out/{name}").version() == 0
-
-
-@pytest.mark.skipif(
-    backends.name() != "classic", reason="the processes start sessions of their own"
-)
-@pytest.mark.slow
-@pytest.mark.parametrize("time", range(20))
-def test_two_runs_one_target(lake: Lake, time: int) -> None:
-    Path("config.yaml").write_text(yaml.safe_dump(lake.tree, sort_keys=False), "utf-8")
-    lake.tree["reconcile"]["eta"] = 0.02
-    Path("other.yaml").write_text(yaml.safe_dump(lake.tree, sort_keys=False), "utf-8")
-    told = [ended(p) for p in [start("run", "--json"), start("run", "--json", config="other.yaml")]]
-    assert [code for code, *_ in told] == [0, 0], told
-    versions = [json.loads(out)["outputs"]["out/rows"] for _, out, _ in told]
-    assert len(set(versions)) == 2
-    for version in versions:
-        assert DeltaTable("out/rows", version=version).to_pyarrow_table().num_rows == 600
