@@ -52,7 +52,7 @@ def classic(folder: Path) -> Any:
     return local_session(**settings)
 
 
-def connect(port: int | None = None) -> Any:
+def connect() -> Any:
     """A server of our own, with Delta as the session helper would have it."""
     from delta import configure_spark_with_delta_pip
     from pyspark.sql import SparkSession
@@ -63,8 +63,6 @@ def connect(port: int | None = None) -> Any:
     builder = SparkSession.builder.remote("local[2]")
     for key, value in LOCAL.items():
         builder = builder.config(key, value)
-    if port is not None:
-        builder = builder.config("spark.connect.grpc.binding.port", str(port))
     with warnings.catch_warnings():
         # the server starts with these settings; that a client may not change them later is fine
         warnings.filterwarnings("ignore", message="Failed to set", category=UserWarning)

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import sys
 
-from tests import backends
+from redcal_spark.session import local_session
+from tests.backends import stopped
 
 if __name__ == "__main__":
-    with backends.stopped(backends.connect(port=int(sys.argv[1]))):
+    settings = {
+        "master": "local[2]",
+        "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
+        "spark.connect.grpc.binding.port": sys.argv[1],
+        # code that one client ships is not another's
+        "spark.sql.artifact.isolation.enabled": "true",
+        "spark.sql.artifact.isolation.alwaysApplyClassloader": "true",
+    }
+    with stopped(local_session(**settings)):
         print("ready", flush=True)
         sys.stdin.read()
