@@ -9,7 +9,6 @@ from fractions import Fraction
 from typing import Any
 
 from redcal_spark.columns import Layout
-from redcal_spark.explain import whole_costs
 from redcal_spark.fixed_point import BITS
 from redcal_spark.gather import Gathered, Scanner
 from redcal_spark.metrics import Metrics
@@ -107,7 +106,7 @@ def to_fix(metrics: Metrics, parameters: Parameters) -> dict[str, Any]:
         assert resolved.beta is not None
         for model in (1, 2):
             for place, loss in enumerate(losses.losses):
-                for action, square in enumerate(_squared_gaps(metrics, place, model)):
+                for action, square in enumerate(metrics.squared_calibration_gaps(place, model)):
                     if square > resolved.beta**2:
                         found = {"loss": loss.name, "action": action, "model": model}
                         calibrations.append(found | {"gap": root(square)})
@@ -169,18 +168,10 @@ def _loss(metrics: Metrics, place: int) -> dict[str, Any]:
 # --- calibration --------------------------------------------------------------------------------
 
 
-def _squared_gaps(metrics: Metrics, place: int, model: int) -> list[Fraction]:
-    """Per action, the squared norm of the mean residual."""
-    cells, totals = metrics.losses.cells(place), metrics.totals
-    rest = (totals.labels[model - 1] - totals.scores[model - 1])[cells].tolist()
-    whole = (metrics.rows << BITS) ** 2
-    return [Fraction(sum(x * x for x in line), whole) for line in rest]
-
-
 def _calibration(metrics: Metrics, place: int) -> Iterator[dict[str, Any]]:
     for model in (1, 2):
         rows = metrics.totals.pairs[place].sum(axis=2 - model).tolist()
-        for action, square in enumerate(_squared_gaps(metrics, place, model)):
+        for action, square in enumerate(metrics.squared_calibration_gaps(place, model)):
             gap, margin = root(square), calibration_margin(rows[action], metrics.rows)
             yield {
                 "model": model,
@@ -216,7 +207,7 @@ def _pair_labels(metrics: Metrics, place: int) -> Any:
 def _pairs(metrics: Metrics, place: int) -> list[dict[str, Any]]:
     loss, n = metrics.losses[place], metrics.rows
     rows, events = (x[place].tolist() for x in (metrics.totals.pairs, metrics.totals.events))
-    labels, whole = _pair_labels(metrics, place), whole_costs(loss)
+    labels, whole = _pair_labels(metrics, place), loss.whole_costs
     found = []
     for a1 in range(loss.n_actions):
         for a2 in range(loss.n_actions):

@@ -306,7 +306,7 @@ def _compared(patch: Patch) -> tuple[int, int | None]:
 
 def product(loss: Loss, a: int, b: int | None, q: Sequence[int]) -> Fraction:
     """What action a costs (more than b) by grid values of all classes, in the user's units."""
-    costs, unit = whole_costs(loss)
+    costs, unit = loss.whole_costs
     total = sum(c * x for c, x in zip(costs[a], q, strict=True))
     if b is not None:
         total -= sum(c * x for c, x in zip(costs[b], q, strict=True))
@@ -314,12 +314,6 @@ def product(loss: Loss, a: int, b: int | None, q: Sequence[int]) -> Fraction:
 
 
 @lru_cache(256)
-def whole_costs(loss: Loss) -> tuple[list[list[int]], int]:
-    """The costs as integers over one denominator: many sums of fractions would take long."""
-    unit = math.lcm(*(cost.denominator for line in loss.exact_costs for cost in line))
-    return [[int(cost * unit) for cost in line] for line in loss.exact_costs], unit
-
-
 # --- words ----------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -93,6 +94,12 @@ class Loss:
     def exact_costs(self) -> tuple[tuple[Fraction, ...], ...]:
         return tuple(tuple(exact(c) for c in row) for row in self.costs)
 
+    @cached_property
+    def whole_costs(self) -> tuple[list[list[int]], int]:
+        """The costs as integers over one denominator: many sums of fractions would take long."""
+        unit = math.lcm(*(cost.denominator for line in self.exact_costs for cost in line))
+        return [[int(cost * unit) for cost in line] for line in self.exact_costs], unit
+
     @property
     def scale(self) -> Fraction:
         """User's units per unit of the rescaled loss (0 for a constant loss)."""
@@ -105,10 +112,10 @@ class Loss:
 
     def cost(self, label_sums: Ints) -> Fraction:
         """The total cost of label sums (action x class, on the grid), in the user's units."""
-        total = Fraction(0)
-        for costs, row in zip(self.exact_costs, label_sums.tolist(), strict=True):
-            total += sum((c * y for c, y in zip(costs, row, strict=True) if y), Fraction(0))
-        return total / (1 << BITS)
+        costs, unit = self.whole_costs
+        pairs = zip(costs, label_sums.tolist(), strict=True)
+        total = sum(c * y for line, row in pairs for c, y in zip(line, row, strict=True))
+        return Fraction(total, unit << BITS)
 
     def _warn_of_merged_costs(self) -> None:
         values: dict[int, set[float]] = {}

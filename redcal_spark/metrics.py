@@ -203,9 +203,13 @@ class Metrics:
         """For Reconcile: the largest share of rows beyond alpha in one coordinate."""
         return Fraction(int(self.totals.gaps.max(initial=0)), self.rows)
 
-    def squared_calibration_gap(self, loss: int, model: int) -> Fraction:
-        """The largest squared norm of a mean residual vector over the actions of a loss."""
+    def squared_calibration_gaps(self, loss: int, model: int) -> list[Fraction]:
+        """Per action of a loss, the squared norm of the mean residual vector."""
         cells = self.losses.cells(loss)
         rest = (self.totals.labels[model - 1] - self.totals.scores[model - 1])[cells]
-        norm = max(sum(x * x for x in row) for row in rest.tolist())
-        return Fraction(norm, (self.rows << BITS) ** 2)
+        whole = (self.rows << BITS) ** 2
+        return [Fraction(sum(x * x for x in row), whole) for row in rest.tolist()]
+
+    def squared_calibration_gap(self, loss: int, model: int) -> Fraction:
+        """The largest of them."""
+        return max(self.squared_calibration_gaps(loss, model))
