@@ -32,6 +32,7 @@ from redcal_spark.store.spark_tables import (
     Place,
     SparkTable,
     explained,
+    is_sparks,
     retried,
     spark_types,
     texts_for_fractions,
@@ -187,8 +188,7 @@ class SparkStore:
             return done[0]
         if mode == "append" and not place.is_path and not self._exists(place):
             # a CREATE TABLE AS SELECT would not keep what the commit says of itself
-            with explained(partial(_unwritten, name)):
-                self._create(place, frame.limit(0))
+            self._create(place, name, frame.limit(0))
         writer = self._writer(frame, name, mode, commit)
         if mode == "overwrite":
             writer = writer.option("overwriteSchema", "true")
@@ -334,7 +334,7 @@ class SparkStore:
             if not insert:
                 return
             self._made[name] = missing_folders(place.name) if place.is_path else []
-            self._create(place, source.limit(0))
+            self._create(place, name, source.limit(0))
         equal = " and ".join(
             f"source.{column(s)} = {place.in_merge}.{column(t)}" for t, s in same.items()
         )
@@ -361,12 +361,19 @@ class SparkStore:
         remove_folder(place.name)
         remove_empty(self._made.pop(name, []))
 
-    def _create(self, place: Place, empty: DataFrame) -> None:
+    def _create(self, place: Place, name: str, empty: DataFrame) -> None:
+        """An empty table, unless someone else has made it meanwhile."""
         writer = empty.write.format("delta").mode("ignore")
-        if place.is_path:
-            writer.save(place.name)
-        else:
-            writer.saveAsTable(place.sql)
+        try:
+            if place.is_path:
+                writer.save(place.name)
+            else:
+                writer.saveAsTable(place.sql)
+        except Exception as err:
+            if not is_sparks(err):
+                raise
+            if not self._exists(place):
+                raise _unwritten(name, err) from err
 
     def _exists(self, place: Place) -> bool:
         if place.is_here:  # a first write that died leaves a log without a commit

@@ -25,7 +25,9 @@ from redcal_spark.store.deltars import ADDRESS, FILE_ENDINGS, TRIES, DeltaRsTabl
 from redcal_spark.store.files import FileTable, first_line
 
 FIRST_ROWS = 64
-CONFLICT = re.compile(r"DELTA_CONCURRENT|DELTA_METADATA_CHANGED|delta\.exceptions\.Concurrent")
+CONFLICT = re.compile(
+    r"DELTA_(CONCURRENT|METADATA_CHANGED|PROTOCOL_CHANGED)|delta\.exceptions\.Concurrent"
+)
 UNREADABLE = ("FAILED_READ_FILE", "FILE_NOT_EXIST", "FileNotFoundException")
 
 
