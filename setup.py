@@ -64,6 +64,12 @@ setup(
     package_data={"redcal_spark": ["py.typed"], "redcal_spark.report": ["templates/*"]},
     install_requires=BASE,
     extras_require={"spark": SPARK, "report": REPORT, "dev": DEV},
-    entry_points={"console_scripts": ["redcal = redcal_spark.cli:main"]},
+    entry_points={
+        "console_scripts": [
+            "redcal = redcal_spark.cli:main",
+            # for Databricks, where a task that fails must raise
+            "redcal-task = redcal_spark.databricks:task",
+        ]
+    },
     zip_safe=False,
 )

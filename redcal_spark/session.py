@@ -41,15 +41,26 @@ def get_session(**settings: str) -> SparkSession:
 
 
 def was_submitted() -> bool:
-    """Whether `spark-submit` started this process, or a Spark Connect server is named for it."""
-    return "PYSPARK_GATEWAY_PORT" in os.environ or bool(os.environ.get("SPARK_REMOTE"))
+    """Whether a launcher describes a session: `spark-submit`, SPARK_REMOTE or Databricks."""
+    return (
+        "PYSPARK_GATEWAY_PORT" in os.environ
+        or bool(os.environ.get("SPARK_REMOTE"))
+        or on_databricks()
+    )
+
+
+def on_databricks() -> bool:
+    return "DATABRICKS_RUNTIME_VERSION" in os.environ
 
 
 def submitted_session() -> SparkSession:
-    """The session that `spark-submit` or SPARK_REMOTE describes; Delta's part in it is filled in.
+    """The session that the launcher describes; after `spark-submit` Delta's part is filled in.
 
-    The jars are the launcher's business: `--packages`, or a cluster that has them.
+    The jars are the launcher's business: `--packages`, or a cluster that has them. Databricks has
+    a session ready, which takes no settings of ours.
     """
+    if on_databricks():
+        return SparkSession.builder.getOrCreate()
     builder = SparkSession.builder.appName("redcal")
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         from pyspark import SparkConf

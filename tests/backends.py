@@ -14,7 +14,7 @@ import sys
 import time
 import venv
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -37,7 +37,7 @@ def session(folder: Path) -> Iterator[Any]:
         with cluster(folder) as found, stopped(found.session()) as spark:
             yield spark
     elif kind == "connect":
-        with stopped(connect()) as spark:
+        with stopped(connect(folder)) as spark:
             yield spark
     else:
         with stopped(classic(folder)) as spark:
@@ -52,7 +52,7 @@ def classic(folder: Path) -> Any:
     return local_session(**settings)
 
 
-def connect() -> Any:
+def connect(folder: Path) -> Any:
     """A server of our own, with Delta as the session helper would have it."""
     from delta import configure_spark_with_delta_pip
     from pyspark.sql import SparkSession
@@ -63,6 +63,7 @@ def connect() -> Any:
     builder = SparkSession.builder.remote("local[2]")
     for key, value in LOCAL.items():
         builder = builder.config(key, value)
+    builder = builder.config("spark.sql.warehouse.dir", str(folder / "warehouse"))
     with warnings.catch_warnings():
         # the server starts with these settings; that a client may not change them later is fine
         warnings.filterwarnings("ignore", message="Failed to set", category=UserWarning)
@@ -122,7 +123,7 @@ _running: list[Cluster] = []
 @contextlib.contextmanager
 def cluster(folder: Path) -> Iterator[Cluster]:
     """Start a cluster; at the end, stop what was started."""
-    python = worker_environment(folder / "worker-venv")
+    python = environment(folder / "worker-venv")
     master = f"{LOOPBACK[0]}:{free_port()}"
     started = []
     try:
@@ -168,15 +169,16 @@ def spark_class(folder: Path, name: str, *arguments: str) -> subprocess.Popen[by
         )
 
 
-def worker_environment(folder: Path) -> Path:
-    """A Python of its own that can import WORKER_PACKAGES (links to ours) and nothing else."""
+def environment(folder: Path, packages: Iterable[str] = WORKER_PACKAGES) -> Path:
+    """A Python of its own that can import these packages (links to ours) and nothing else."""
     venv.create(folder, with_pip=False)
     site = next(folder.glob("lib/python*/site-packages"))
-    for package in WORKER_PACKAGES:
-        for file in metadata.files(package) or ():
+    for package in packages:
+        found = metadata.distribution(package)
+        for file in found.files or ():
             top = file.parts[0]
             if top not in ("..", "__pycache__") and not (site / top).exists():
-                (site / top).symlink_to(Path(str(file.locate())).parents[len(file.parts) - 2])
+                (site / top).symlink_to(Path(str(found.locate_file(top))))
     return folder / "bin" / "python"
 
 

@@ -15,6 +15,8 @@ import weakref
 import zipfile
 from collections.abc import Iterator, Sequence
 from functools import cache, partial
+from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -171,10 +173,8 @@ def ship_package(spark: SparkSession) -> None:
 @cache
 def archive() -> str:
     """This package as a zip file. It stays while the process lives: executors fetch it late."""
-    root = Path(__file__).parents[1]
-    files = {
-        f"{root.name}/{f.relative_to(root)}": f.read_bytes() for f in sorted(root.rglob("*.py"))
-    }
+    # as a resource: with `--py-files` the driver itself has the package as a zip file only
+    files = dict(_sources(resources.files("redcal_spark"), "redcal_spark"))
     digest = hashlib.sha256(b"".join(files.values())).hexdigest()[:12]
     folder = tempfile.mkdtemp(prefix="redcal-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -183,6 +183,14 @@ def archive() -> str:
         for name, text in files.items():  # dated alike, so that the same package is the same file
             packed.writestr(zipfile.ZipInfo(name), text)
     return str(path)
+
+
+def _sources(folder: Traversable, path: str) -> Iterator[tuple[str, bytes]]:
+    for part in sorted(folder.iterdir(), key=lambda part: part.name):
+        if part.is_dir():
+            yield from _sources(part, f"{path}/{part.name}")
+        elif part.name.endswith(".py"):
+            yield f"{path}/{part.name}", part.read_bytes()
 
 
 class Stored:

@@ -49,6 +49,7 @@ LAYERS: tuple[Iterable[str], ...] = (
     ("report", "terminal"),
     ("lookup", "terminal_audit"),
     ("cli",),
+    ("databricks",),
     ("__init__", "__main__"),
 )
 HEIGHT = {module: height for height, layer in enumerate(LAYERS) for module in layer}
