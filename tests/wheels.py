@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from email import message_from_bytes
 from importlib import metadata
 from pathlib import Path
@@ -42,11 +42,13 @@ print("TASK no more", flush=True)
 """
 
 
-def tasks(python: Path, folder: Path, *commands: list[str], **env: str) -> list[str]:
+def tasks(
+    python: Path, folder: Path, *commands: list[str], env: Mapping[str, str] | None = None
+) -> list[str]:
     """How each task ended: `succeeded`, or what was raised."""
     lines = [json.dumps(command) for command in commands]
     called = [str(python), "-c", WHEEL_TASK, "redcal_spark", "redcal-task", *lines]
-    told = run(called, folder, **env).stdout.splitlines()
+    told = run(called, folder, env=env).stdout.splitlines()
     *ends, last = [line.removeprefix("TASK ") for line in told if line.startswith("TASK ")]
     assert last == "no more" and len(ends) == len(commands), told
     return ends
@@ -67,7 +69,8 @@ def build(folder: Path) -> Path:
             shutil.copy(source, folder / name)
     command = bundle()["artifacts"]["wheel"]["build"]
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # the builders are in ours
-    run(["sh", "-c", f"exec {command}"], folder, PATH=path, PIP_NO_BUILD_ISOLATION="0")
+    env = {"PATH": path, "PIP_NO_BUILD_ISOLATION": "0"}
+    run(["sh", "-c", f"exec {command}"], folder, env=env)
     (wheel,) = folder.glob("dist/*.whl")
     return wheel
 
@@ -108,13 +111,18 @@ def _names(wanted: Iterable[Requirement], extras: set[str]) -> Iterator[tuple[st
 
 
 def run(
-    command: list[str], folder: Path, code: int = 0, **env: str
+    command: list[str], folder: Path, *, code: int = 0, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """In another folder, without our own paths; it must end with this code."""
     hidden = ("PYTHONPATH", "PYSPARK_PYTHON", backends.VARIABLE)
     given = {key: value for key, value in os.environ.items() if key not in hidden}
     done = subprocess.run(
-        command, cwd=folder, env=given | env, capture_output=True, text=True, timeout=300
+        command,
+        cwd=folder,
+        env=given | dict(env or {}),
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert done.returncode == code, f"{command}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
     return done

@@ -49,7 +49,7 @@ LAYERS: tuple[Iterable[str], ...] = (
     ("report", "terminal"),
     ("lookup", "terminal_audit"),
     ("cli",),
-    ("databricks",),
+    ("databricks", "notebook"),
     ("__init__", "__main__"),
 )
 HEIGHT = {module: height for height, layer in enumerate(LAYERS) for module in layer}
