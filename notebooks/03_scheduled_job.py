@@ -237,4 +237,5 @@ else:
 
 # COMMAND ----------
 
-pd.Series({"first": first, "second": second, "third": third, "again": again}, name="exit code")
+codes = {"first": first, "second": second, "third": third, "again": again}
+display(pd.Series(codes, name="exit code").to_frame())

@@ -1,8 +1,9 @@
-"""The notebooks: valid Databricks sources, and they run, on a local Spark and in an empty folder."""
+"""The notebooks: valid Databricks sources that run, on a local Spark and in an empty folder."""
 
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
 import subprocess
@@ -68,8 +69,6 @@ def _name(call: ast.Call) -> str:
 
 def left_by(path: Path, folder: Path, *wanted: str) -> tuple[dict[str, object], str]:
     """Run it in an empty folder; what it left in these expressions, and all that it printed."""
-    import json
-
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", RUNNER, str(path), *wanted],
         cwd=folder,

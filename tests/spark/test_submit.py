@@ -1,11 +1,12 @@
-"""`spark-submit jobs/run.py` on a standalone cluster that has not got the package."""
+"""`spark-submit jobs/run.py` on a standalone cluster where nobody has the package installed."""
 
 from __future__ import annotations
 
 import json
 import os
 import subprocess
-import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,12 +14,17 @@ import pytest
 import yaml
 from deltalake import DeltaTable, write_deltalake
 
-from redcal_spark.engines.spark import archive
-from tests import backends
+from tests import backends, wheels
 from tests.e2e.test_resume import outcome
 from tests.e2e.work import Work, scores
 
 ROOT = Path(__file__).parents[2]
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.skipif(backends.name() != "classic", reason="has a cluster of its own"),
+]
 
 
 def packages() -> str:
@@ -30,61 +36,82 @@ def packages() -> str:
     return str(builder._options["spark.jars.packages"])
 
 
-def submit(cluster: backends.Cluster, job: str, *arguments: str) -> tuple[int, str]:
-    import pyspark
+@dataclass(frozen=True)
+class Submitter:
+    """Workers have numpy and pyarrow; the driver has what the wheel asks for, but not the wheel."""
 
-    done = subprocess.run(
-        [
-            str(Path(pyspark.__file__).parent / "bin" / "spark-submit"),
-            *("--master", cluster.url, "--packages", packages(), "--py-files", archive()),
-            *("--conf", "spark.ui.enabled=false", "--conf", "spark.driver.host=127.0.0.1"),
-            *("--conf", "spark.executor.memory=512m", "--conf", "spark.log.level=ERROR"),
-            # small tables, two cores: the defaults are for large ones
-            *("--conf", "spark.sql.shuffle.partitions=4"),
-            *("--conf", "spark.databricks.delta.snapshotPartitions=2"),
-            str(ROOT / "jobs" / job),
-            *arguments,
-        ],
-        env={k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", backends.VARIABLE)}
-        | {
-            "PYSPARK_PYTHON": str(cluster.python),
-            "PYSPARK_DRIVER_PYTHON": sys.executable,
-            "SPARK_LOCAL_IP": "127.0.0.1",
-        },
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    return done.returncode, done.stdout + done.stderr
+    cluster: backends.Cluster
+    driver: Path
+    wheel: Path
+
+    def __call__(self, job: str, *arguments: str) -> tuple[int, str]:
+        import pyspark
+
+        done = subprocess.run(
+            [
+                str(Path(pyspark.__file__).parent / "bin" / "spark-submit"),
+                *("--master", self.cluster.url, "--packages", packages()),
+                *("--py-files", str(self.wheel)),
+                *("--conf", "spark.ui.enabled=false", "--conf", "spark.driver.host=127.0.0.1"),
+                *("--conf", "spark.executor.memory=512m", "--conf", "spark.log.level=ERROR"),
+                # small tables, two cores: the defaults are for large ones
+                *("--conf", "spark.sql.shuffle.partitions=4"),
+                *("--conf", "spark.databricks.delta.snapshotPartitions=2"),
+                str(ROOT / "jobs" / job),
+                *arguments,
+            ],
+            env={k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", backends.VARIABLE)}
+            | {
+                "PYSPARK_PYTHON": str(self.cluster.python),
+                "PYSPARK_DRIVER_PYTHON": str(self.driver),
+                "SPARK_LOCAL_IP": "127.0.0.1",
+            },
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        return done.returncode, done.stdout + done.stderr
 
 
-@pytest.mark.spark
-@pytest.mark.slow
-@pytest.mark.skipif(backends.name() != "classic", reason="has a cluster of its own")
-def test_run_again_changed_and_back(
+@pytest.fixture(scope="module")
+def submit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Submitter]:
+    folder = tmp_path_factory.mktemp("cluster")
+    wheel = wheels.build(folder / "sources")
+    needed = wheels.needed(wheels.requirements(wheel))
+    driver = backends.environment(folder / "driver", [*needed, "pyspark", "py4j"])
+    for python in (driver, backends.environment(folder / "look")):
+        wheels.run([str(python), "-c", "import redcal_spark"], folder, code=1)
+    with backends.cluster(folder) as cluster:
+        yield Submitter(cluster, driver, wheel)
+
+
+@pytest.fixture
+def work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+) -> Work:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("redcal_spark.work._in_spark", lambda: False)
-    work = Work(tmp_path, capsys)
-    work.tree["input"]["table"] = "scores"
-    work.tree["reconcile"]["eta"] = 0.03
-    work.tree["engine"] = {"scratch": str(tmp_path / "scratch")}
+    found = Work(tmp_path, capsys)
+    found.tree["input"]["table"] = "scores"
+    found.tree["reconcile"]["eta"] = 0.03
+    found.tree["engine"] = {"scratch": str(tmp_path / "scratch")}
     write_deltalake("scores", scores())
-    Path("config.yaml").write_text(yaml.safe_dump(work.tree, sort_keys=False), "utf-8")
-    (tmp_path / "cluster").mkdir()
-    with backends.cluster(tmp_path / "cluster") as cluster:
-        code, said = submit(cluster, "run.py", "-c", "config.yaml", "--json")
-        assert code == 0, said
-        first = outcome()
-        code, said = submit(cluster, "run.py", "-c", "config.yaml")
-        assert code == 0, said
-        assert "nothing to do: run" in said
-        rows = scores().to_pylist()
-        rows[0]["outcome"] = "none" if rows[0]["outcome"] != "none" else "mild"
-        write_deltalake("scores", pa.Table.from_pylist(rows, scores().schema), mode="overwrite")
-        code, said = submit(cluster, "run.py", "-c", "config.yaml", "--json")
-        assert code == 0, said
+    Path("config.yaml").write_text(yaml.safe_dump(found.tree, sort_keys=False), "utf-8")
+    return found
+
+
+def test_run_again_changed_and_back(submit: Submitter, work: Work) -> None:
+    code, said = submit("run.py", "-c", "config.yaml", "--json")
+    assert code == 0, said
+    first = outcome()
+    code, said = submit("run.py", "-c", "config.yaml")
+    assert code == 0, said
+    assert "nothing to do: run" in said
+    rows = scores().to_pylist()
+    rows[0]["outcome"] = "none" if rows[0]["outcome"] != "none" else "mild"
+    write_deltalake("scores", pa.Table.from_pylist(rows, scores().schema), mode="overwrite")
+    code, said = submit("run.py", "-c", "config.yaml", "--json")
+    assert code == 0, said
     assert [json.loads(run["inputs"])["version"] for run in work.runs()] == [0, 1]
     then = DeltaTable("out/rows", version=0).to_pyarrow_table().sort_by("case").to_pylist()
     assert then == first["rows"]
@@ -94,3 +121,23 @@ def test_run_again_changed_and_back(
     told = work.redcal("run", "--engine", "local")
     assert told.code == 0, told.err
     assert outcome("local") == first
+
+
+def test_the_other_jobs_and_their_exit_codes(submit: Submitter, work: Work) -> None:
+    code, said = submit("run.py", "-c", "missing.yaml")
+    assert (code, "missing.yaml" in said) == (2, True), said
+    code, said = submit("audit.py", "-c", "config.yaml", "--json")
+    assert code == 0, said
+    assert not Path("out").exists()  # it writes nothing
+    two = ("-c", "config.yaml", "--set", "reconcile.max_steps=2")
+    code, said = submit("fit.py", *two)
+    assert code == 3, said
+    assert "capped: 2 patches" in said
+    assert not Path("out/rows").exists()
+    code, said = submit("apply.py", *two)
+    assert code == 0, said
+    assert DeltaTable("out/rows").to_pyarrow_table().num_rows == 600
+    on_cluster = work.redcal("log", "--json", "--engine", "local", *two[2:]).lines
+    work.tree["output"]["table"] = "local/out/rows"
+    assert work.redcal("run", "--engine", "local", *two[2:]).code == 3
+    assert work.redcal("log", "--json", "--engine", "local", *two[2:]).lines == on_cluster
