@@ -75,9 +75,9 @@ def build(folder: Path) -> Path:
     return wheel
 
 
-def install(wheel: Path, folder: Path, extra: str = "", *more: str) -> Path:
-    """A clean environment with the wheel and what it asks for; the path of its Python."""
-    python = backends.environment(folder, [*needed(requirements(wheel), extra), *more])
+def install(wheel: Path, folder: Path, *more: str) -> Path:
+    """A clean environment with the wheel, what it asks for, and more; the path of its Python."""
+    python = backends.environment(folder, needed([*requirements(wheel), *map(Requirement, more)]))
     pip = [sys.executable, "-m", "pip", "--python", str(python), "--disable-pip-version-check"]
     run([*pip, "install", "--quiet", "--no-deps", "--no-index", str(wheel)], folder)
     run([*pip, "check"], folder)
@@ -91,20 +91,19 @@ def requirements(wheel: Path) -> list[Requirement]:
     return [Requirement(line) for line in told.get_all("Requires-Dist", [])]
 
 
-def needed(wanted: Iterable[Requirement], extra: str = "") -> set[str]:
+def needed(wanted: Iterable[Requirement]) -> set[str]:
     """The names of all distributions that these requirements lead to."""
-    found: dict[str, None] = {}
-    open = list(_names(wanted, {extra}))
-    while open:
-        name, extras = open.pop()
-        if name not in found or extras != {""}:
-            found[name] = None
-            lines = metadata.requires(name) or ()
-            open += [x for x in _names(map(Requirement, lines), extras) if x[0] not in found]
+    found: dict[str, set[str]] = {}  # and the extras that were asked of them
+    left = list(_asked(wanted, {""}))
+    while left:
+        name, extras = left.pop()
+        if not extras <= found.get(name, set()):
+            found[name] = found.get(name, set()) | extras
+            left += _asked(map(Requirement, metadata.requires(name) or ()), found[name])
     return set(found)
 
 
-def _names(wanted: Iterable[Requirement], extras: set[str]) -> Iterator[tuple[str, set[str]]]:
+def _asked(wanted: Iterable[Requirement], extras: set[str]) -> Iterator[tuple[str, set[str]]]:
     for one in wanted:
         if one.marker is None or any(one.marker.evaluate({"extra": extra}) for extra in extras):
             yield canonicalize_name(one.name), {"", *one.extras}

@@ -1,13 +1,29 @@
-"""What Spark Connect must show of its own. Not collected by itself: test_processes.py names it."""
+"""What Spark Connect must show of its own. Not collected by itself: test_processes.py names it.
+
+Serverless Databricks is Spark Connect with some of it taken away: so is it here, in `serverless`.
+"""
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyspark.errors import AnalysisException
+
+from redcal_spark.demo import SCHEMA, patients
 from redcal_spark.session import active_session, get_session
+from tests import wheels
 from tests.contract.cases import bits, expected, made, table
+from tests.e2e.test_resume import outcome
+from tests.e2e.work import scores
 from tests.helpers import log_of, quietly, reconciler
-from tests.spark.test_runs import lake, test_again_changed_and_back  # noqa: F401
+from tests.spark.test_plans import TAKEN_AWAY
+from tests.spark.test_runs import Lake, lake, test_again_changed_and_back  # noqa: F401
+from tests.unit import test_bundle
 
 
 def test_this_is_connect(spark: Any) -> None:
@@ -44,3 +60,119 @@ def test_streaming(spark: Any, tmp_path: Any) -> None:
     back = spark.read.parquet(str(tmp_path / "out")).toArrow().sort_by("id")
     for name in wanted.rows.column_names:
         assert bits(back.column(name)) == bits(wanted.rows.column(name)), name
+
+
+# --- serverless -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def serverless(spark: Any, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What serverless refuses is refused; the names of what was asked for all the same."""
+    from pyspark.sql.connect.catalog import Catalog
+    from pyspark.sql.connect.conf import RuntimeConf
+    from pyspark.sql.connect.dataframe import DataFrame
+
+    asked: list[str] = []
+
+    def refusing(name: str) -> Any:
+        def refused(*given: Any, **named: Any) -> Any:
+            asked.append(name)
+            raise AnalysisException(f"[NOT_SUPPORTED_WITH_SERVERLESS] {name}")
+
+        return refused
+
+    for name in TAKEN_AWAY:
+        owner = Catalog if hasattr(Catalog, name) else DataFrame
+        monkeypatch.setattr(owner, name, refusing(name))
+    for name in ("set", "unset"):
+        monkeypatch.setattr(RuntimeConf, name, refusing(f"conf.{name}"))
+    get = RuntimeConf.get
+
+    def some(self: Any, key: str, *default: Any) -> Any:
+        if key == "spark.master":
+            return refusing("conf.get(spark.master)")()
+        return get(self, key, *default)
+
+    monkeypatch.setattr(RuntimeConf, "get", some)
+    with pytest.raises(AnalysisException, match="NOT_SUPPORTED_WITH_SERVERLESS"):
+        spark.range(1).persist()
+    assert asked == ["persist"]
+    asked.clear()
+    return asked
+
+
+@pytest.mark.parametrize("budget", [0, 2**28])
+def test_run_and_apply_as_on_serverless(
+    lake: Lake,  # noqa: F811
+    serverless: list[str],
+    budget: int,
+) -> None:
+    """Merging, too: its commits cannot name the run through the session's settings here."""
+    lake.tree["reconcile"]["eta"] = 0.03
+    lake.tree["engine"]["driver_budget"] = budget
+    lake.tree["output"]["mode"] = "merge"
+    first = lake.ran_on("spark")
+    assert lake.ran_on("spark")["unchanged"]
+    write_deltalake("scores", scores(650), mode="overwrite")
+    second = lake.redcal("apply", "--json")
+    assert second.code == 0, second.err
+    assert DeltaTable("out/rows").to_pyarrow_table().num_rows == 650
+    assert second.json["outputs"]["out/rows"] > first["outputs"]["out/rows"]
+    there = outcome()
+    write_deltalake("scores", scores(), mode="overwrite")
+    lake.tree["output"]["table"] = "local/out/rows"
+    lake.ran_on("local")
+    write_deltalake("scores", scores(650), mode="overwrite")
+    assert lake.redcal("apply", "--json", "--engine", "local").code == 0
+    here = outcome("local")
+    for name in ("rows", "patches", "history"):
+        assert there[name] == here[name]
+    assert set(serverless) <= {"conf.set"}  # asked for politely: see spark_merge
+
+
+def test_without_scratch_serverless_is_told(lake: Lake, serverless: list[str]) -> None:  # noqa: F811
+    del lake.tree["engine"]["scratch"]
+    told = lake.redcal("run")
+    assert told.code == 2
+    assert "engine.scratch: must name a path or a catalog schema" in told.err
+
+
+def test_the_tasks_of_the_bundle(spark: Any, tmp_path: Path) -> None:
+    """audit, fit, apply, report: the wheel in a clean environment, three-part names, a volume."""
+    spark.sql("CREATE SCHEMA risk")
+    try:
+        table = pa.Table.from_batches(patients(3_000), SCHEMA)
+        spark.createDataFrame(table).write.format("delta").saveAsTable("risk.patients")
+        (environment,) = test_bundle.job()["environments"]
+        others = environment["spec"]["dependencies"][1:]
+        wheel = wheels.build(tmp_path / "sources")
+        python = wheels.install(wheel, tmp_path / "venv", *others, "pyspark[connect]")
+        volumes = f"{tmp_path}/Volumes/"
+        commands = [
+            [
+                text.replace("=main.", "=spark_catalog.").replace("/Volumes/", volumes)
+                for text in test_bundle.parameters(name)
+            ]
+            for name in test_bundle.TASKS
+        ]
+        (tmp_path / "elsewhere").mkdir()
+        told = wheels.tasks(python, tmp_path / "elsewhere", *commands, env=as_databricks())
+        assert told == ["succeeded"] * 4
+        rows = spark.read.table("risk.triage")
+        assert rows.count() == 3_000
+        assert rows.where("triage_1_before <> triage_2_before").count() > 600
+        assert rows.where("triage_1_after <> triage_2_after").count() < 100
+        page = Path(volumes, "main/risk/redcal/triage.html").read_text("utf-8")
+        [run] = spark.read.table("risk.triage_runs").where("command = 'fit'").collect()
+        assert run.run_id in page
+        assert list(Path(volumes, "main/risk/redcal/scratch").iterdir()) == []
+        assert list((tmp_path / "elsewhere").iterdir()) == []
+    finally:
+        spark.sql("DROP SCHEMA risk CASCADE")
+
+
+def as_databricks() -> dict[str, str]:
+    """The environment of a task: a runtime, and the server of this process as its Spark."""
+    given = {"DATABRICKS_RUNTIME_VERSION": "client.4", "SPARK_REMOTE": "sc://localhost"}
+    assert "SPARK_CONNECT_AUTHENTICATE_TOKEN" in os.environ
+    return given

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,25 @@ from tests.contract.cases import expected, made, table
 from tests.helpers import log_of, quietly, reconciler
 
 ROOT = Path(__file__).parents[2] / "redcal_spark"
-# Serverless and Spark Connect have none of these, or they pile up in a long session.
-FORBIDDEN = {
-    *("cache", "persist", "unpersist", "checkpoint", "localCheckpoint", "cacheTable"),
-    *("rdd", "sparkContext", "SparkContext", "broadcast", "_jvm", "_jsc", "_jdf", "_sc"),
+# Spark Connect has these, serverless has not, or they pile up in a long session.
+TAKEN_AWAY = {
+    *("cache", "persist", "unpersist", "checkpoint", "localCheckpoint"),
+    *("cacheTable", "uncacheTable", "clearCache"),
     *("createTempView", "createOrReplaceTempView", "createGlobalTempView"),
-    *("createOrReplaceGlobalTempView", "registerTempTable", "toPandas", "foreachPartition"),
+    *("createOrReplaceGlobalTempView", "registerTempTable", "foreachPartition"),
 }
+# Neither has these.
+FORBIDDEN = TAKEN_AWAY | {
+    *("rdd", "sparkContext", "SparkContext", "SQLContext", "HiveContext", "broadcast"),
+    *("_jvm", "_jsc", "_jdf", "_jsparkSession", "_sc", "newSession", "addFile", "addPyFile"),
+    *("toPandas", "accumulator", "setCheckpointDir", "setJobGroup", "registerJavaFunction"),
+}
+# The same in SQL.
+STATEMENTS = re.compile(
+    r"\bCACHE\s+TABLE\b|\bTEMP(ORARY)?\s+(VIEW|TABLE)\b|\bglobal_temp\b|^\s*(SET|ADD\s+JAR)\s",
+    re.IGNORECASE,
+)
+ASKS = "store/spark_merge.py"  # changes a setting of the session if it may
 OURS = {"cache"}  # functools'
 
 
@@ -35,8 +48,11 @@ def names(tree: ast.AST) -> Iterator[tuple[str, int]]:
             yield node.id, node.lineno
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pyspark"):
             yield from ((alias.name, node.lineno) for alias in node.names)
-        elif isinstance(node, ast.Constant) and node.value in FORBIDDEN:  # getattr(frame, "rdd")
-            yield str(node.value), node.lineno
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if node.value in FORBIDDEN:  # getattr(frame, "rdd")
+                yield node.value, node.lineno
+            elif found := STATEMENTS.search(node.value):
+                yield found[0], node.lineno
 
 
 def forbidden(source: str) -> list[tuple[str, int]]:
@@ -49,7 +65,20 @@ def forbidden(source: str) -> list[tuple[str, int]]:
     return [
         (name, line)
         for name, line in names(tree)
-        if name in FORBIDDEN and not (name in allowed and line in plain)
+        if (name in FORBIDDEN or STATEMENTS.search(name))
+        and not (name in allowed and line in plain)
+    ]
+
+
+def settings(source: str) -> list[int]:
+    """Where settings of a session are changed."""
+    return [
+        node.lineno
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Attribute)
+        and node.attr in ("set", "unset")
+        and isinstance(node.value, ast.Attribute)
+        and node.value.attr == "conf"
     ]
 
 
@@ -59,10 +88,20 @@ def test_nothing_that_stays_in_the_session() -> None:
     assert {path: what for path, what in found.items() if what} == {}
 
 
+def test_settings_of_the_session_are_changed_in_one_place() -> None:
+    """Which takes no for an answer: tests/spark/on_connect.py refuses it."""
+    found = {str(path.relative_to(ROOT)) for path in files() if settings(path.read_text())}
+    assert found == {ASKS}
+
+
 def test_the_search_finds_what_it_is_for() -> None:
     for line in ("frame.cache()", "frame.rdd.map(f)", "spark.sparkContext", "getattr(f, 'rdd')"):
         assert forbidden(line), line
     assert forbidden("from pyspark.sql.functions import broadcast")
+    for sql in ("CACHE TABLE t", "create or replace temp view v as", "SET spark.x = 1"):
+        assert forbidden(f"spark.sql({sql!r})") and forbidden(f"spark.sql(f{sql + '{x}'!r})"), sql
+    assert not forbidden("spark.sql('UPDATE t SET x = 1')")
+    assert settings("spark.conf.set('a', 'b')") and not settings("self.options.set('a')")
     assert not forbidden("from functools import cache\n@cache\ndef f(): ...")
 
 
