@@ -39,6 +39,22 @@ def test_the_active_session_is_used_again(spark: Any) -> None:
     assert get_session(master="local[7]") is spark
 
 
+def test_on_databricks_the_session_is_taken_as_it_is(
+    spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Delta is there under other names, and a wheel task may find no active session."""
+
+    def changed(*given: Any, **settings: Any) -> Any:
+        raise AssertionError((given, settings))
+
+    monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "client.4")
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")  # as on a classic cluster
+    monkeypatch.setattr("redcal_spark.session.active_session", lambda: None)
+    monkeypatch.setattr("redcal_spark.session.local_session", changed)
+    monkeypatch.setattr(type(spark).Builder, "config", changed)
+    assert get_session() is spark
+
+
 def test_workers_run_this_python(spark: Any) -> None:
     def look(batches: Any) -> Any:
         import sys
