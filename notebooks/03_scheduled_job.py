@@ -40,7 +40,8 @@ if "dbutils" in globals():
     scratch = "/Volumes/main/risk_dev/redcal/scratch"
     folder = tempfile.mkdtemp()
 else:
-    source, target, scratch, folder = "lake/patients", "lake/triage", "lake/scratch", "."
+    source, target, scratch = "lake/patients", "lake/triage", os.path.abspath("lake/scratch")
+    folder = "."
 
 
 def table(name, version=None):

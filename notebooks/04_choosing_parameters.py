@@ -85,7 +85,7 @@ def picture(found, name, title, mark=None):
     panels[0, 0].set(ylabel="% that disagree", ylim=(0, None))
     panels[0, 1].set(ylabel="cost per patient")
     panels[0, 1].legend()
-    below = {"patches": "patches", "fewest rows": "rows behind the weakest patch"}
+    below = {"patches": "patches", "fewest rows": "rows of the smallest patch"}
     for axis, (what, told) in zip(panels[1], below.items(), strict=True):
         axis.plot(found[name], found[what], color="#e07a5f", marker="o")
         axis.set(xlabel=name, ylabel=told, ylim=(0, None), xscale="log")
@@ -102,7 +102,7 @@ def picture(found, name, title, mark=None):
 # MAGIC
 # MAGIC Start here: it has the most effect. Go down while the *judged* lines still fall. The gap
 # MAGIC between fitted and judged cost is the noise that was learnt; watch it widen to the left, and
-# MAGIC watch how few patients the weakest patch was learnt from.
+# MAGIC watch how few patients the smallest patch was learnt from.
 
 # COMMAND ----------
 

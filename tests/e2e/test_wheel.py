@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import json
+import re
+import zipfile
 from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
-from tests.wheels import ROOT, build, install, run, tasks
+from tests.backends import environment
+from tests.wheels import ROOT, build, install, needed, requirements, run, tasks
 
 
 @pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("wheel") / "sources")
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
     """Of an environment with the wheel and its dependencies: no Spark, no matplotlib."""
-    folder = tmp_path_factory.mktemp("wheel")
-    return install(build(folder / "sources"), folder / "venv")
+    return install(wheel, tmp_path_factory.mktemp("clean") / "venv")
 
 
 @pytest.fixture(scope="module")
@@ -69,3 +77,32 @@ def test_tasks(python: Path, folder: Path) -> None:
         "RunError redcal run ended with exit code 3: it finished, but capped, stalled or cut; "
         "its output says more",
     ]
+
+
+def test_nothing_is_missing_in_it(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as packed:
+        there = {name for name in packed.namelist() if name.startswith("redcal_spark/")}
+    tracked = run(["git", "ls-files", "redcal_spark"], ROOT).stdout.split()
+    assert there == set(tracked)
+
+
+def test_unpacked_by_nobody(wheel: Path, folder: Path, tmp_path: Path) -> None:
+    """As `--py-files` gives it to a driver: on the path as it is, a zip file."""
+    more = map(Requirement, ("pyspark", "jinja2"))
+    python = environment(tmp_path / "venv", needed([*requirements(wheel), *more]))
+    redcal = [str(python), "-m", "redcal_spark.cli"]
+    env = {"PYTHONPATH": str(wheel)}
+    run(redcal, folder, code=1)
+    page = str(tmp_path / "page.html")
+    run([*redcal, "report", "-c", "out/demo.yaml", "-o", page], folder, env=env)
+    assert "</html>" in Path(page).read_text("utf-8")
+    sends = """
+import zipfile, redcal_spark
+from redcal_spark.engines.spark import archive
+print(redcal_spark.__file__, *sorted(zipfile.ZipFile(archive()).namelist()), sep="\\n")
+"""
+    place, *sent = run([str(python), "-c", sends], folder, env=env).stdout.split()
+    assert place.startswith(str(wheel))
+    with zipfile.ZipFile(wheel) as packed:
+        sources = [n for n in packed.namelist() if re.fullmatch(r"redcal_spark/.*\.py", n)]
+    assert sent == sorted(sources)

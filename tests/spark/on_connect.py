@@ -101,7 +101,7 @@ def serverless(spark: Any, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return asked
 
 
-@pytest.mark.parametrize("budget", [0, 2**28])
+@pytest.mark.parametrize("budget", [0, pytest.param(2**28, marks=pytest.mark.slow)])
 def test_run_and_apply_as_on_serverless(
     lake: Lake,  # noqa: F811
     serverless: list[str],
