@@ -13,7 +13,7 @@ def display(shown: Any) -> None:
         shown.savefig(f"{name}.png", dpi=100, bbox_inches="tight")
         print(f"[{name}.png]")
     elif hasattr(shown, "sparkSession"):
-        shown.show(truncate=70)
+        shown.show(truncate=40)
     elif hasattr(shown, "to_string"):
         print(shown.to_string(), end="\n\n")
     else:
