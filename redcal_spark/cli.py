@@ -269,9 +269,12 @@ def demo(options: argparse.Namespace) -> int:
 
 
 def _console() -> Console:
-    """Standard output; wide where no terminal says how wide it is, so that nothing wraps there."""
+    """Standard output; wide where no terminal says how wide it is, so that nothing wraps there.
+
+    Text in notebooks, too: a task on Databricks looks like one, and keeps no HTML.
+    """
     width = None if sys.stdout.isatty() else 160
-    return Console(highlight=False, markup=False, emoji=False, width=width)
+    return Console(highlight=False, markup=False, emoji=False, width=width, force_jupyter=False)
 
 
 # --- helpers --------------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ class Terminal(Listener):
         self.losses: LossFamily | None = None  # told before a run
         self.quiet = quiet
         self.verbose = verbose
-        self.console = Console(stderr=True, highlight=False)
+        self.console = Console(stderr=True, highlight=False, force_jupyter=False)
         self.live = self.console.is_terminal and not quiet
         self._progress: Progress | None = None
         self._task = TaskID(0)
