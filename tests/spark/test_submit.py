@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[2]
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.slow,
+    pytest.mark.timeout(1_800),  # each test submits several times
     pytest.mark.skipif(backends.name() != "classic", reason="has a cluster of its own"),
 ]
 
@@ -68,7 +69,7 @@ class Submitter:
             },
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=600,
         )
         return done.returncode, done.stdout + done.stderr
 
