@@ -61,6 +61,8 @@ def audit(metrics: Metrics, classes: Sequence[str] | None = None) -> dict[str, A
         calibration_gap: per model, the largest gap below.
         calibration: {model, action, rows, mass, gap, low, high, squared_gap_exact}: the norm of
         the mean of y - f over all rows, counted where this is the model's action.
+        by_action: {model, action, rows, mass, cost, cost_exact}: what of the mean cost comes from
+        the rows where this is the model's action; over all actions they add up to decision_loss.
         rows, event_rows: matrices, a1 x a2.
         pairs: per a1 != a2 that occurs, largest event first, {a1, a2, rows, mass, event_rows,
         event_mass, cost, cost_exact, difference, low, high, right, sure}. cost: what a1 and what
@@ -158,6 +160,7 @@ def _loss(metrics: Metrics, place: int) -> dict[str, Any]:
         "largest_event_rows": int(events.max()),
         "calibration_gap": [root(metrics.squared_calibration_gap(place, m)) for m in (1, 2)],
         "calibration": list(_calibration(metrics, place)),
+        "by_action": list(_by_action(metrics, place)),
         "rows": rows.tolist(),
         "event_rows": events.tolist(),
         "costs_known": _pair_labels(metrics, place) is not None,
@@ -194,6 +197,27 @@ def calibration_margin(rows: int, n: int, level: float = LEVEL) -> float:
     probability of at most 1 - level.
     """
     return math.sqrt(rows) / n * (1 + math.sqrt(math.log(1 / (1 - level))))
+
+
+# --- cost by action ------------------------------------------------------------------------------
+
+
+def _by_action(metrics: Metrics, place: int) -> Iterator[dict[str, Any]]:
+    cells, (costs, unit) = metrics.losses.cells(place), whole_costs(metrics.losses[place])
+    for model in (1, 2):
+        rows = metrics.totals.pairs[place].sum(axis=2 - model).tolist()
+        labels = metrics.totals.labels[model - 1][cells].tolist()
+        for action, (line, sums) in enumerate(zip(costs, labels, strict=True)):
+            total = sum(c * y for c, y in zip(line, sums, strict=True))
+            cost = Fraction(total, unit * metrics.rows << BITS)
+            yield {
+                "model": model,
+                "action": action,
+                "rows": rows[action],
+                "mass": rows[action] / metrics.rows,
+                "cost": float(cost),
+                "cost_exact": str(cost),
+            }
 
 
 # --- pairs of actions -----------------------------------------------------------------------------

@@ -1,0 +1,225 @@
+"""Charts as SVG: as wide as their place, lines and texts of the same size at any width.
+
+What stretches with the page is drawn in a box of 1000 x 1000; texts, dots and grid lines stand at
+percentages. Colours come from the page's style, so that they follow light, dark and print.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from redcal_spark.report.markup import Html, joined, tag
+from redcal_spark.report.numbers import tick_texts, ticks
+
+BOX = 1000
+POINTS = 240  # of a line; more would not be seen
+DOTS = 48  # up to so many points are marked one by one
+BARS = 360  # of the timeline
+
+Point = tuple[int, float]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One series: its name, the class that colours it, and its points by step."""
+
+    name: str
+    style: str
+    points: Sequence[Point]
+
+
+def thinned(points: Sequence[Point], most: int = POINTS) -> list[Point]:
+    """At most so many points: first, last, and of every stretch between the least and largest."""
+    if len(points) <= most:
+        return list(points)
+    kept = {0, len(points) - 1}
+    parts = (most - 2) // 2
+    for part in range(parts):
+        start, stop = (1 + (len(points) - 2) * k // parts for k in (part, part + 1))
+        stretch = range(start, stop)
+        kept.add(min(stretch, key=lambda i: points[i][1]))
+        kept.add(max(stretch, key=lambda i: points[i][1]))
+    return [points[i] for i in sorted(kept)]
+
+
+def line_chart(
+    lines: Sequence[Line],
+    label: str,
+    value: Callable[[float], str],
+    *,
+    bounds: tuple[float, float],
+    percent: bool = False,
+    height: int = 190,
+) -> Html:
+    """Values by step. bounds: of the values, shared by charts that are to be compared."""
+    low, high = bounds
+    last = max((step for line in lines for step, _ in line.points), default=0)
+
+    def x(step: float) -> float:
+        return 100 * step / last if last else 0.0
+
+    def y(v: float) -> float:
+        return 100 * (high - v) / (high - low)
+
+    marks = ticks(low, high)
+    grid = [
+        joined(
+            tag("line", x1="0", x2="100%", y1=_percent(y(v)), y2=_percent(y(v)), class_="grid"),
+            tag("text", text, x="-8", y=_percent(y(v)), dy=".32em", class_="tick end"),
+        )
+        for v, text in zip(marks, tick_texts(marks, percent), strict=True)
+    ]
+    drawn, dots = [], []
+    for line in lines:
+        points = thinned(line.points)
+        path = " ".join(f"{_n(x(s) * 10)},{_n(y(v) * 10)}" for s, v in points)
+        if len(points) > 1:
+            drawn.append(tag("path", d=f"M{path}", class_=f"series {line.style}"))
+        marked = points if len(points) <= DOTS else [points[0], points[-1]]
+        for step, v in marked:
+            told = tag("title", f"{line.name}, after {step:,} patches: {value(v)}")
+            size = 4 if step in (points[0][0], points[-1][0]) else 2.5
+            place = {"cx": _percent(x(step)), "cy": _percent(y(v)), "r": size}
+            dots.append(tag("circle", told, **place, class_=f"dot {line.style}"))
+    return tag(
+        "svg",
+        *grid,
+        _step_axis(last),
+        _box(*drawn),
+        *dots,
+        role="img",
+        aria_label=label,
+        class_="chart",
+        width="100%",
+        height=height,
+    )
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A patch on the timeline: which model, whether it opens a round, and how many rows."""
+
+    step: int
+    model: int
+    opens: bool
+    rows: int
+
+
+def binned(bars: Sequence[Bar], steps: int, most: int = BARS) -> list[tuple[int, Bar]]:
+    """Bars at their columns; where there are too many, the largest of a column and model."""
+    if steps <= most:
+        return [(bar.step, bar) for bar in bars]
+    largest: dict[tuple[int, int], Bar] = {}
+    for bar in bars:
+        key = (bar.step * most // steps, bar.model)
+        known = largest.get(key)
+        if known is None or (bar.rows, bar.opens) > (known.rows, known.opens):
+            largest[key] = bar
+    return sorted(((column, bar) for (column, _), bar in largest.items()), key=lambda x: x[0])
+
+
+def timeline(bars: Sequence[Bar], label: str, rows: int, height: int = 220) -> Html:
+    """Patches in their order: model 1 upwards, model 2 downwards, as high as they have rows."""
+    steps = max((bar.step for bar in bars), default=0) + 1
+    found = binned(bars, steps)
+    columns = min(steps, BARS)
+    top = max((bar.rows for bar in bars), default=1)
+    wide = BOX / columns
+    gap = min(wide * 0.25, 4)
+    paths: dict[str, list[str]] = {}
+    for column, bar in found:
+        tall = max(480 * bar.rows / top, 6)
+        left = column * wide + gap / 2
+        upper = 500 - tall if bar.model == 1 else 500
+        style = f"{'one' if bar.model == 1 else 'two'} {'opens' if bar.opens else 'follows'}"
+        paths.setdefault(style, []).append(
+            f"M{_n(left)} {_n(upper)}h{_n(wide - gap)}v{_n(tall)}h-{_n(wide - gap)}z"
+        )
+    drawn = [tag("path", d="".join(d), class_=f"bar {style}") for style, d in paths.items()]
+    share = top / rows if rows else 0.0
+    marks = [v for v in ticks(0, share, 3) if v > 0]
+    grid = []
+    for v, text in zip(marks, tick_texts(marks, percent=True), strict=True):
+        for side in (-1, 1):
+            place = _percent(50 + side * 48 * v / share)
+            grid.append(tag("line", x1="0", x2="100%", y1=place, y2=place, class_="grid"))
+            grid.append(tag("text", text, x="-8", y=place, dy=".32em", class_="tick end"))
+    middle = tag("line", x1="0", x2="100%", y1="50%", y2="50%", class_="axis")
+    return tag(
+        "svg",
+        *grid,
+        _box(*drawn),
+        middle,
+        _step_axis(steps - 1, bars=True),
+        role="img",
+        aria_label=label,
+        class_="chart",
+        width="100%",
+        height=height,
+    )
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A value with its interval, if it has one."""
+
+    value: float
+    low: float | None
+    high: float | None
+    style: str
+
+
+def interval_row(gaps: Sequence[Gap], label: str, top: float, limit: float | None = None) -> Html:
+    """Values and intervals on one line, from 0 to `top`; limit: where a bound is."""
+
+    def x(v: float) -> str:
+        return _percent(100 * min(v, top) / top if top else 0.0)
+
+    parts = [tag("line", x1="0", x2="100%", y1="50%", y2="50%", class_="grid")]
+    if limit is not None and limit <= top:
+        parts.append(tag("line", x1=x(limit), x2=x(limit), y1="0", y2="100%", class_="limit"))
+    offsets = (33, 67) if len(gaps) > 1 else (50,)
+    for gap, at in zip(gaps, offsets, strict=True):
+        y = _percent(at)
+        if gap.low is not None and gap.high is not None:
+            ends = {"x1": x(gap.low), "x2": x(gap.high)}
+            parts.append(tag("line", **ends, y1=y, y2=y, class_=f"whisker {gap.style}"))
+        parts.append(tag("circle", cx=x(gap.value), cy=y, r=4, class_=f"dot {gap.style}"))
+    return tag(
+        "svg", *parts, role="img", aria_label=label, class_="gap", width="100%", height=26
+    )
+
+
+def _step_axis(last: int, bars: bool = False) -> Html:
+    """Steps below a chart: round numbers, without the last if it would touch the end."""
+    marks = [v for v in ticks(0, last, 5) if v == int(v)] if last else [0.0]
+    told = []
+    for v in marks:
+        at = 100 * (v + 0.5 * bars) / (last + bars) if last or bars else 0.0
+        told.append(tag("text", f"{int(v):,}", x=_percent(at), y="100%", dy="1.5em", class_="tick"))
+    return joined(*told)
+
+
+def _box(*drawn: Html) -> Html:
+    """What stretches."""
+    return tag(
+        "svg",
+        *drawn,
+        viewBox=f"0 0 {BOX} {BOX}",
+        preserveAspectRatio="none",
+        width="100%",
+        height="100%",
+        role="img",
+        aria_label="drawn lines and bars",
+        aria_hidden="true",  # the chart around it has the words
+        class_="box",
+    )
+
+
+def _percent(x: float) -> str:
+    return f"{_n(x)}%"
+
+
+def _n(x: float) -> str:
+    return f"{x:.2f}".rstrip("0").rstrip(".")

@@ -1,0 +1,231 @@
+"""Everything a report shows, from a run's row in the ledger, its history and its patches.
+
+Names and paths are those of the configuration as recorded: a variable `${NAME}` in it stays one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from redcal_spark.certificate import Certificate
+from redcal_spark.fixed_point import exact
+from redcal_spark.ledger import RunRow
+from redcal_spark.losses import LossFamily
+from redcal_spark.parameters import Parameters, Resolved
+from redcal_spark.patches import Patch, PatchLog
+from redcal_spark.runs import Job
+
+SPLITS = {"fit": "fitted", "judge": "judged"}
+LOSSES = 4  # shown at length
+Audit = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Report:
+    """A run, as it is told. Losses are known by their place, models are 1 and 2."""
+
+    row: RunRow
+    config: Mapping[str, Any]  # as recorded
+    parameters: Parameters
+    resolved: Resolved
+    losses: LossFamily
+    log: PatchLog
+    certificate: Certificate | None
+    audits: Mapping[str, Mapping[str, Audit]]  # split -> before, after
+    history: pa.Table
+    versions: Mapping[str, int]  # of the tables that were written, by their key under `output`
+
+    @classmethod
+    def of(cls, job: Job, row: RunRow) -> Report:
+        """The report of a run that has a model."""
+        pair = job.pair_of(row)
+        history = job.store.read(job.tables.history, {"run_id": row.run_id})
+        outputs = json.loads(row.outputs or "{}")
+        tables = job.tables._asdict()
+        return cls(
+            row=row,
+            config=json.loads(row.config),
+            parameters=pair.parameters,
+            resolved=pair.resolved,
+            losses=pair.losses,
+            log=pair.log,
+            certificate=pair.certificate,
+            audits=json.loads(row.audits or "{}"),
+            history=pa.table({"step": []}) if history is None else history,
+            versions={key: outputs[name] for key, name in tables.items() if name in outputs},
+        )
+
+    # --- names ----------------------------------------------------------------------------------
+
+    @cached_property
+    def models(self) -> tuple[str, str]:
+        """What the models are called: by their column, where that tells them apart."""
+        found = []
+        for key in ("model_1", "model_2"):
+            scores = self.config["input"][key]
+            found.append(scores["columns"] if isinstance(scores, Mapping) else scores)
+        one, two = found
+        if isinstance(one, str) and isinstance(two, str) and one != two:
+            return one, two
+        return "model 1", "model 2"
+
+    @cached_property
+    def actions(self) -> tuple[tuple[str, ...], ...]:
+        """Per loss, the names of its actions."""
+        written = self.config.get("losses") or {}
+        return tuple(
+            tuple(written.get(loss.name, {}).get("actions") or loss.actions)
+            for loss in self.losses.losses
+        )
+
+    def as_written(self, text: str) -> str:
+        """A sentence that quotes actions, with their names as the configuration has them."""
+        for loss, names in zip(self.losses.losses, self.actions, strict=True):
+            for resolved, name in zip(loss.actions, names, strict=True):
+                if resolved != name:
+                    text = text.replace(repr(resolved), repr(name))
+        return text
+
+    def class_name(self, coordinate: int) -> str:
+        names = self.config["input"].get("classes")
+        return f"class {coordinate}" if names is None else str(names[coordinate])
+
+    # --- rows -----------------------------------------------------------------------------------
+
+    @property
+    def splits(self) -> list[str]:
+        return [split for split in SPLITS if split in self.audits]
+
+    @property
+    def told_split(self) -> str:
+        """The rows that count: those judged by, where there are any."""
+        return "judge" if "judge" in self.audits else "fit"
+
+    def rows(self, split: str) -> int:
+        return int(self.audits[split]["before"]["rows"])
+
+    # --- losses ---------------------------------------------------------------------------------
+
+    def audit(self, split: str, when: str, loss: int) -> Audit:
+        found: Audit = self.audits[split][when]["losses"][loss]
+        return found
+
+    def cost(self, split: str, when: str, loss: int, model: int) -> Fraction:
+        return Fraction(self.audit(split, when, loss)["decision_loss_exact"][model - 1])
+
+    def brier(self, split: str, when: str, model: int) -> Fraction:
+        found = self.audits[split][when]
+        return Fraction(int(found["brier_sums"][model - 1]), found["rows"] << 52)
+
+    def apart(self, split: str, when: str, loss: int) -> Fraction:
+        """The share of rows on which the two actions differ."""
+        found = self.audit(split, when, loss)
+        return Fraction(found["disagreement_rows"], self.rows(split))
+
+    @cached_property
+    def by_disagreement(self) -> list[int]:
+        """The losses, those with most disagreement before anything was done first."""
+        split = self.told_split
+        return sorted(range(len(self.losses)), key=lambda i: (-self.apart(split, "before", i), i))
+
+    @property
+    def shown_losses(self) -> list[int]:
+        """Those that are shown at length, in the order of the configuration."""
+        return sorted(self.by_disagreement[:LOSSES])
+
+    # --- history --------------------------------------------------------------------------------
+
+    @cached_property
+    def points(self) -> dict[tuple[str, int | None, int], list[dict[str, Any]]]:
+        """The history by split, loss and model, of the losses that are shown; by steps."""
+        found: dict[tuple[str, int | None, int], list[dict[str, Any]]] = {}
+        if not self.history.num_rows:
+            return found
+        shown: Sequence[int | None] = self.shown_losses or [None]
+        for loss in shown:
+            column = self.history["loss"]
+            name = None if loss is None else self.losses[loss].name
+            own = pc.is_null(column) if name is None else pc.equal(column, name)
+            for line in self.history.filter(own).sort_by("step").to_pylist():
+                found.setdefault((line["split"], loss, line["model"]), []).append(line)
+        return found
+
+    def brier_points(self, split: str, model: int) -> list[dict[str, Any]]:
+        """The Brier scores are the same whatever the loss."""
+        first = self.shown_losses[0] if self.shown_losses else None
+        return self.points.get((split, first, model), [])
+
+    # --- what there was to fix ------------------------------------------------------------------
+
+    @cached_property
+    def events_to_fix(self) -> list[tuple[int, int, int, int]]:
+        """For ReDCal: (rows, loss, a1, a2) of the events of mass eta or more, largest first."""
+        if self.parameters.algorithm not in ("redcal", "dc_then_redcal"):
+            return []
+        assert self.resolved.eta is not None
+        least = self.resolved.eta * self.rows("fit")
+        found = [
+            (rows, place, a1, a2)
+            for place in range(len(self.losses))
+            for a1, line in enumerate(self.audit("fit", "before", place)["event_rows"])
+            for a2, rows in enumerate(line)
+            if rows >= least
+        ]
+        return sorted(found, key=lambda event: (-event[0], *event[1:]))
+
+    @cached_property
+    def gaps_to_fix(self) -> list[tuple[int, Mapping[str, Any]]]:
+        """For Decision Calibration everywhere: (loss, cell) with a gap above beta, largest first."""
+        if self.parameters.algorithm not in ("decision_calibration", "dc_then_redcal"):
+            return []
+        assert self.resolved.beta is not None
+        found = [
+            (place, cell)
+            for place in range(len(self.losses))
+            for cell in self.audit("fit", "before", place)["calibration"]
+            if Fraction(cell["squared_gap_exact"]) > self.resolved.beta**2
+        ]
+        return sorted(found, key=lambda gap: -Fraction(gap[1]["squared_gap_exact"]))
+
+    @cached_property
+    def classes_to_fix(self) -> list[Mapping[str, Any]]:
+        """For Reconcile: the classes with a mass of eta or more beyond alpha, largest first."""
+        if self.parameters.algorithm != "reconcile":
+            return []
+        assert self.resolved.eta is not None
+        least = self.resolved.eta * self.rows("fit")
+        found = [c for c in self.audits["fit"]["before"]["coordinates"] if c["rows"] >= least]
+        return sorted(found, key=lambda c: (-c["rows"], c["coordinate"]))
+
+    def largest_class(self, split: str, when: str) -> Fraction:
+        """For Reconcile: the largest share of rows beyond alpha in one class."""
+        found = self.audits[split][when]
+        rows = max((c["rows"] for c in found["coordinates"]), default=0)
+        return Fraction(rows, found["rows"])
+
+    # --- patches --------------------------------------------------------------------------------
+
+    def where(self, patch: Patch) -> tuple[str, ...]:
+        """Where a patch acts: the names of a class, of one action, or of two."""
+        if patch.coordinate is not None:
+            return (self.class_name(patch.coordinate),)
+        assert patch.loss is not None
+        actions = self.actions[self.losses.place(patch.loss)]
+        both = (patch.action,) if patch.action is not None else (patch.a1, patch.a2)
+        return tuple(actions[a] for a in both if a is not None)
+
+    @property
+    def beta(self) -> Fraction | None:
+        return self.resolved.beta
+
+    @property
+    def alpha_exact(self) -> Fraction | None:
+        return None if self.parameters.alpha is None else exact(self.parameters.alpha)

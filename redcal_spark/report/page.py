@@ -1,0 +1,100 @@
+"""The page: one HTML file with its style inside; no script, no font, no address to load."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import Any
+
+from redcal_spark.errors import UsageError
+from redcal_spark.report import actions, proof, steps, summary
+from redcal_spark.report.data import SPLITS, Report
+from redcal_spark.report.markup import name
+from redcal_spark.report.numbers import plural
+
+TEMPLATES = files(__package__) / "templates"
+
+
+def render(report: Report) -> str:
+    """The report as HTML. Every value is escaped: autoescape is on, and `Html` escapes its parts."""
+    try:
+        from jinja2 import DictLoader, Environment, StrictUndefined
+    except ModuleNotFoundError as err:
+        raise UsageError(
+            "the report needs jinja2, which is not installed; get it with: "
+            "pip install 'redcal-spark[report]'"
+        ) from err
+    sources = {part.name: part.read_text(encoding="utf-8") for part in TEMPLATES.iterdir()}
+    environment = Environment(
+        loader=DictLoader(sources),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("report.html").render(**context(report)) + "\n"
+
+
+def context(report: Report) -> dict[str, Any]:
+    """Everything that the template shows."""
+    split = report.told_split
+    fix, unfixed = actions.to_fix(report)
+    rounds, more_rounds = steps.rounds(report)
+    return {
+        "report": report,
+        "models": [(name(model), style) for model, style in zip(report.models, ("one", "two"), strict=True)],
+        "split": SPLITS[split],
+        "splits": [SPLITS[s] for s in report.splits],
+        "headline": summary.headline(report),
+        "paragraphs": list(summary.paragraphs(report)),
+        "notices": list(summary.notices(report)),
+        "tiles": list(summary.tiles(report)),
+        "overview": summary.overview(report),
+        "rest_of_losses": summary.rest_of_losses(report),
+        "groups": proof.certificate(report),
+        "to_fix": fix,
+        "to_fix_words": actions.to_fix_words(report),
+        "unfixed": unfixed,
+        "losses": [_loss(report, loss, split) for loss in report.shown_losses],
+        "left_out_losses": len(report.losses) - len(report.shown_losses),
+        "figures": _figures(report),
+        "timeline": steps.patch_timeline(report),
+        "rounds": rounds,
+        "more_rounds": more_rounds,
+        "parameters": list(proof.parameters(report)),
+        "rows": list(proof.rows(report)),
+        "inputs": list(proof.inputs(report)),
+        "outputs": list(proof.outputs(report)),
+        "identity": list(proof.identity(report)),
+        "configuration": proof.configuration(report),
+        "patches_told": plural(len(report.log), "patch", "patches"),
+        "rounds_told": plural(report.log.rounds, "round"),
+    }
+
+
+def _loss(report: Report, loss: int, split: str) -> dict[str, Any]:
+    gaps, more_actions = actions.gaps(report, loss, split)
+    others = [s for s in report.splits if s != split]
+    return {
+        "name": name(report.losses[loss].name),
+        "id": f"loss-{loss}",
+        "several": len(report.losses) > 1,
+        "before": actions.heat_maps(report, loss, "fit", ("before",))[0],
+        "maps": actions.heat_maps(report, loss, split),
+        "other_maps": [m for s in others for m in actions.heat_maps(report, loss, s)],
+        "gaps": gaps,
+        "more_actions": more_actions,
+        "costs": actions.costs(report, loss, split),
+    }
+
+
+def _figures(report: Report) -> list[steps.Figures]:
+    if not report.points:
+        return []
+    found = [steps.brier(report)]
+    if not report.shown_losses:
+        found.append(steps.apart(report))
+    for loss in report.shown_losses:
+        found += [steps.loss_gap(report, loss), steps.disagreement(report, loss)]
+    return found
+
+

@@ -1,0 +1,268 @@
+"""Step by step: the scores and losses after every round, and the patches in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from redcal_spark.patches import Patch
+from redcal_spark.report.charts import Bar, Line, line_chart, timeline
+from redcal_spark.report.data import SPLITS, Report
+from redcal_spark.report.markup import Html, joined, name, tag
+from redcal_spark.report.numbers import (
+    decimal,
+    decimal_text,
+    digits_for,
+    plural,
+    share,
+    share_text,
+    shown,
+    whole,
+)
+
+NUMBERS = 16  # points of a chart in the table behind it
+ROUNDS = 12  # in the table of rounds
+STYLES = {1: "one", 2: "two"}
+
+
+@dataclass(frozen=True)
+class Figure:
+    title: Html
+    chart: Html
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Charts beside each other, and the numbers behind them."""
+
+    title: Html
+    figures: Sequence[Figure]
+    headings: Sequence[Html]
+    numbers: Sequence[Sequence[Html]]
+    left_out: int
+
+
+def brier(report: Report) -> Figures:
+    """Brier score per step: both splits, both models."""
+    lines = {
+        (split, model): [(p["step"], p["brier"]) for p in report.brier_points(split, model)]
+        for split in report.splits
+        for model in (1, 2)
+    }
+    return _by_model(report, Html("Brier score"), "Brier score", "brier", lines, 4)
+
+
+def loss_gap(report: Report, loss: int) -> Figures:
+    """What the decisions cost above those that know the outcome, per step."""
+    title = report.losses[loss].name
+    lines = {
+        (split, model): [
+            (p["step"], p["loss_gap"]) for p in report.points.get((split, loss, model), [])
+        ]
+        for split in report.splits
+        for model in (1, 2)
+    }
+    digits = digits_for(v for points in lines.values() for _, v in points)
+    several = joined(" for ", name(title)) if len(report.losses) > 1 else Html("")
+    heading = joined("Decision loss gap", several)
+    return _by_model(report, heading, f"Decision loss gap of {title}", f"{title}/loss_gap", lines, digits)
+
+
+def disagreement(report: Report, loss: int) -> Figures:
+    """The share of rows with different decisions, per step, on both splits."""
+    title = report.losses[loss].name
+    lines = {
+        split: [
+            (p["step"], p["disagreement_rows"] / p["rows"])
+            for p in report.points.get((split, loss, 1), [])
+        ]
+        for split in report.splits
+    }
+    drawn = [Line(f"{SPLITS[split]} rows", split, points) for split, points in lines.items()]
+    words = _words(f"Rows with different decisions, {title}", drawn, share_text)
+    chart = line_chart(
+        drawn, words, share_text, bounds=_bounds(lines.values(), zero=True), percent=True
+    )
+    several = joined(" for ", name(title)) if len(report.losses) > 1 else Html("")
+    heading = joined("Rows with different decisions", several)
+    table, left_out = _numbers(
+        {(title, "disagreement", split): points for split, points in lines.items()},
+        lambda value, split, step: share(value, split, title, "disagreement", "step", step),
+    )
+    headings = [Html("patches"), *(Html(f"{SPLITS[split]}") for split in lines)]
+    return Figures(heading, [Figure(Html("Fitted and judged" if len(lines) > 1 else "Fitted"), chart)], headings, table, left_out)
+
+
+def apart(report: Report) -> Figures:
+    """For Reconcile: the largest share of rows beyond alpha in one class, per step."""
+    lines = {
+        split: [(p["step"], p["largest_event"]) for p in report.brier_points(split, 1)]
+        for split in report.splits
+    }
+    drawn = [Line(f"{SPLITS[split]} rows", split, points) for split, points in lines.items()]
+    words = _words("Rows whose scores are apart, in the worst class", drawn, share_text)
+    chart = line_chart(
+        drawn, words, share_text, bounds=_bounds(lines.values(), zero=True), percent=True
+    )
+    table, left_out = _numbers(
+        {("apart", split): points for split, points in lines.items()},
+        lambda value, split, step: share(value, split, "apart", "step", step),
+    )
+    headings = [Html("patches"), *(Html(SPLITS[split]) for split in lines)]
+    figure = Figure(Html("Fitted and judged" if len(lines) > 1 else "Fitted"), chart)
+    return Figures(Html("Scores apart, worst class"), [figure], headings, table, left_out)
+
+
+def _by_model(
+    report: Report,
+    title: Html,
+    words: str,
+    of: str,
+    lines: dict[tuple[str, int], list[tuple[int, float]]],
+    digits: int,
+) -> Figures:
+    bounds = _bounds(lines.values())
+
+    def text(value: float) -> str:
+        return decimal_text(value, digits)
+
+    figures = []
+    for split in report.splits:
+        drawn = [
+            Line(report.models[model - 1], STYLES[model], lines[split, model]) for model in (1, 2)
+        ]
+        label = _words(f"{words} on the {SPLITS[split]} rows", drawn, text)
+        heading = Html(f"{SPLITS[split].capitalize()} rows")
+        figures.append(Figure(heading, line_chart(drawn, label, text, bounds=bounds)))
+    table, left_out = _numbers(
+        lines, lambda value, split, model, step: decimal(value, digits, split, of, model, "step", step)
+    )
+    headings = [
+        Html("patches"),
+        *(joined(f"{SPLITS[split]}, ", name(report.models[m - 1])) for split, m in lines),
+    ]
+    return Figures(title, figures, headings, table, left_out)
+
+
+def _numbers(lines: Any, told: Any) -> tuple[list[list[Html]], int]:
+    """The points of all lines as a table, first and last and evenly between."""
+    steps = sorted({step for points in lines.values() for step, _ in points})
+    values = {key: dict(points) for key, points in lines.items()}
+    count = min(NUMBERS, len(steps))
+    chosen = sorted({steps[round(i * (len(steps) - 1) / max(count - 1, 1))] for i in range(count)})
+    table = []
+    for step in chosen:
+        row = [whole(step)]
+        for key, known in values.items():
+            of = key if isinstance(key, tuple) else (key,)
+            row.append(told(known[step], *_place(of), step) if step in known else Html(""))
+        table.append(row)
+    return table, len(steps) - len(chosen)
+
+
+def _place(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The split, and the model where there is one."""
+    return key if key[0] in SPLITS else key[-1:]
+
+
+def _bounds(lines: Any, zero: bool = False) -> tuple[float, float]:
+    values = [value for points in lines for _, value in points] or [0.0]
+    low, high = (0.0 if zero else min(values)), max(values)
+    if low == high:
+        room = abs(high) * 0.05 or 1.0
+        return (low, high + room) if zero else (low - room, high + room)
+    room = (high - low) * 0.08
+    return (0.0 if zero else low - room), high + room
+
+
+def _words(title: str, lines: Sequence[Line], text: Any) -> str:
+    """A line chart in words."""
+    told = []
+    for line in lines:
+        if line.points:
+            (_, first), (last, value) = line.points[0], line.points[-1]
+            told.append(
+                f"{line.name} from {text(first)} to {text(value)} in {plural(last, 'patch', 'patches')}"
+            )
+    return f"{title}: {'; '.join(told)}" if told else f"{title}: no points"
+
+
+# --- patches --------------------------------------------------------------------------------------
+
+
+def patch_timeline(report: Report) -> Html | None:
+    """Every patch in its order; None without patches."""
+    if not report.log:
+        return None
+    bars = [
+        Bar(patch.step, patch.model, patch.kind != "calibrate", patch.rows) for patch in report.log
+    ]
+    per_model = [sum(patch.model == model for patch in report.log) for model in (1, 2)]
+    largest = max(report.log, key=lambda patch: patch.rows)
+    label = (
+        f"{plural(len(bars), 'patch', 'patches')} in order, {per_model[0]:,} of "
+        f"{report.models[0]} and {per_model[1]:,} of {report.models[1]}; the largest, number "
+        f"{largest.step:,}, on {largest.rows:,} rows"
+    )
+    return timeline(bars, label, report.rows("fit"))
+
+
+@dataclass(frozen=True)
+class Round:
+    """A round, or a calibration everywhere, as a line of a table."""
+
+    number: str
+    where: Html
+    model: Html
+    style: str
+    rows: Html
+    patches: Html
+    largest: Html
+
+
+def rounds(report: Report) -> tuple[list[Round], int]:
+    """The rounds with the most rows, in their order, and how many are left out."""
+    groups: list[list[Patch]] = []
+    for patch in report.log:
+        last = groups[-1][-1] if groups else None
+        same = last is not None and (
+            last.round == patch.round and (patch.round is not None or last.model == patch.model)
+        )
+        if same:
+            groups[-1].append(patch)
+        else:
+            groups.append([patch])
+    order = sorted(range(len(groups)), key=lambda i: (-groups[i][0].rows, i))
+    kept = sorted(order[:ROUNDS])
+    return [_round(report, groups[i]) for i in kept], len(groups) - len(kept)
+
+
+def _round(report: Report, group: Sequence[Patch]) -> Round:
+    first = group[0]
+    key = ("round", "all" if first.round is None else first.round, first.model)
+    rows = whole(first.rows, *key, "rows")
+    if first.round is None:
+        where: Html = Html("everywhere")
+        rows = whole(max(patch.rows for patch in group), *key, "rows")
+    elif first.coordinate is not None:
+        where = joined(name(report.where(first)[0]), f": 1 {first.direction} 2")
+    else:
+        one, two = report.where(first)
+        several = joined(name(str(first.loss)), ": ") if len(report.losses) > 1 else Html("")
+        where = joined(
+            *(several, tag("span", name(one), class_="one"), " / "),
+            tag("span", name(two), class_="two"),
+        )
+    largest = max((x for patch in group for x in patch.phi), key=abs)
+    moved = Fraction(largest, 1 << 26)
+    return Round(
+        "–" if first.round is None else f"{first.round:,}",
+        where,
+        name(report.models[first.model - 1]),
+        STYLES[first.model],
+        rows,
+        whole(len(group), *key, "patches"),
+        shown(f"{float(moved):+.4f}".replace("-", "−"), moved, *key, "largest"),
+    )
