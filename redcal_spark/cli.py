@@ -25,6 +25,7 @@ from redcal_spark.lookup import explain_id
 from redcal_spark.metrics import Metrics
 from redcal_spark.outcome import Outcome, summary
 from redcal_spark.pair import ReconciledPair
+from redcal_spark.report.files import path_on_demand, report_run, write_report
 from redcal_spark.runs import Job
 from redcal_spark.store.base import Commit
 from redcal_spark.store.deltars import DeltaRsStore
@@ -222,6 +223,19 @@ def export(options: argparse.Namespace) -> int:
     return 0
 
 
+def report(options: argparse.Namespace) -> int:
+    job = _job(options)
+    row = job.find(options.run)
+    given = options.output
+    path = path_on_demand(job.config.output) if given is None else Path(given)
+    write_report(job, row, path)
+    if options.json:
+        print(json.dumps({"run_id": row.run_id, "report": str(path)}))
+    elif not options.quiet:
+        print(f"report of run {row.run_id} in {path}")
+    return 0
+
+
 def runs(options: argparse.Namespace) -> int:
     job = _job(options)
     found = job.ledger.rows()
@@ -265,6 +279,9 @@ def demo(options: argparse.Namespace) -> int:
             (f"{called} run -c {config} --set reconcile.eta=0.002", "go further"),
         ):
             print(f"  {command:<{50 + len(called)}} # {why}")
+        page = path_on_demand(load_config(config).output)
+        if page.exists():
+            print(f"\nThe report, for your browser: {page}")
     return code
 
 
@@ -340,9 +357,12 @@ def _ended(options: argparse.Namespace, job: Job, outcome: Outcome) -> int:
     row = outcome.row
     if outcome.held is not None:
         return _held(options, outcome)
+    page = report_run(job, row)
+    told_page = None if page is None else str(page)
     if outcome.unchanged:
         if options.json:
-            print(json.dumps({"run_id": row.run_id, "status": row.status, "unchanged": True}))
+            told = {"run_id": row.run_id, "status": row.status, "unchanged": True}
+            print(json.dumps(told | {"report": told_page}))
         elif not options.quiet:
             print(
                 f"nothing to do: run {row.run_id} did just this "
@@ -360,6 +380,7 @@ def _ended(options: argparse.Namespace, job: Job, outcome: Outcome) -> int:
             "metrics": summary(outcome),
             "certificate": json.loads(row.certificate or "null"),
             "timings": json.loads(row.timings or "{}"),
+            "report": told_page,
         }
         print(json.dumps(told))
         return EXIT[row.status]
@@ -391,6 +412,8 @@ def _ended(options: argparse.Namespace, job: Job, outcome: Outcome) -> int:
         if table in versions:
             print(f"  {'rows' if name == 'table' else name:<8} {table}, version {versions[table]}")
     print(f"  {'runs':<8} {job.tables.runs}")
+    if told_page is not None:
+        print(f"  {'report':<8} {told_page}")
     return EXIT[row.status]
 
 
@@ -468,6 +491,9 @@ def _parser() -> argparse.ArgumentParser:
     sub = command("export", export, "write the model as one JSON file")
     sub.add_argument("--run", metavar="ID", help="a run's id, or latest")
     sub.add_argument("-o", "--output", metavar="FILE", help="default: standard output")
+    sub = command("report", report, "write a run's report: one HTML file")
+    sub.add_argument("--run", metavar="ID", help="a run's id, or latest")
+    sub.add_argument("-o", "--output", metavar="FILE", help="default: beside the output table")
     command("runs", runs, "list the runs in the ledger")
     sub = command("demo", demo, "write example data and reconcile it into ./out", config=False)
     sub.add_argument("--rows", type=_positive, default=ROWS, help=f"default: {ROWS:,}")

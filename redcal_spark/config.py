@@ -282,6 +282,10 @@ class Output(Section):
     runs: Text | None = Field(
         default=None, description="the ledger, a row per run; null: <table>_runs"
     )
+    report: Text | None = Field(
+        default="auto",
+        description="HTML file that `run` writes; auto: <table>_report.html by a path; null: none",
+    )
     suffix: Text = Field(
         default="_reconciled", description="added to the names of new score columns"
     )
@@ -304,6 +308,9 @@ class Output(Section):
 
     @classmethod
     def rules(cls, data: Mapping[str, Any]) -> Iterator[Problem]:
+        report = data.get("report")
+        if isinstance(report, str) and "://" in report:
+            yield ("report",), "must be a file on this machine, not an address"
         yield from repeats("partition_by", data.get("partition_by"))
         yield from repeats("cluster_by", data.get("cluster_by"))
         if data.get("cluster_by") is not None:

@@ -89,7 +89,9 @@ class Job:
     def digest(self) -> str:
         """Of the configuration, with variables resolved and defaults filled in."""
         tree = self.config.model_dump(mode="json")
-        return config_digest(tree | {"output": tree["output"] | self.tables._asdict()})
+        output = tree["output"] | self.tables._asdict()
+        del output["report"]  # the rows are the same, whoever reads of them
+        return config_digest(tree | {"output": output})
 
     def _wanted(self, reader: Reconciler) -> list[str]:
         """The columns that fitting reads."""

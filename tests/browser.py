@@ -137,9 +137,7 @@ class Browser:
         found: dict[str, Any] = json.loads(line)
         return found
 
-    def page(
-        self, file: Path, width: int = 1280, height: int = 900, *, dark: bool = False
-    ) -> Page:
+    def page(self, file: Path, width: int = 1280, height: int = 900, *, dark: bool = False) -> Page:
         """A file in a new tab, at a size, light or dark."""
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]

@@ -182,7 +182,12 @@ def _gap_line(
     style = "one" if model == 1 else "two"
     marks = [
         Gap(before["gap"], before["low"], before["high"], f"{style} before"),
-        Gap(after["gap"], *((after["low"], after["high"]) if fresh else (None, None)), style),
+        Gap(
+            after["gap"],
+            after["low"] if fresh else None,
+            after["high"] if fresh else None,
+            style,
+        ),
     ]
     words = (
         f"{action}, {report.models[model - 1]}: gap {_gap_text(before)} before, "
@@ -199,7 +204,15 @@ def _gap_line(
             decimal(after["gap"], 4, *of, "after"),
             _ends(after, *of, "after") if fresh else Html(""),
         ),
-        share(before["mass"], split, report.losses[loss].name, "mass", before["action"], model, "before"),
+        share(
+            before["mass"],
+            split,
+            report.losses[loss].name,
+            "mass",
+            before["action"],
+            model,
+            "before",
+        ),
     )
 
 

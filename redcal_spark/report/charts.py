@@ -79,9 +79,16 @@ def line_chart(
         marked = points if len(points) <= DOTS else [points[0], points[-1]]
         for step, v in marked:
             told = tag("title", f"{line.name}, after {step:,} patches: {value(v)}")
-            size = 4 if step in (points[0][0], points[-1][0]) else 2.5
-            place = {"cx": _percent(x(step)), "cy": _percent(y(v)), "r": size}
-            dots.append(tag("circle", told, **place, class_=f"dot {line.style}"))
+            place = {"cx": _percent(x(step)), "cy": _percent(y(v))}
+            if step in (points[0][0], points[-1][0]):
+                dots.append(tag("circle", told, **place, r=4, class_=f"dot {line.style}"))
+            else:
+                dots.append(tag("circle", told, **place, r=2.2, class_=f"point {line.style}"))
+    ends = [(line, y(line.points[-1][1])) for line in lines if line.points]
+    for (line, _), at in zip(ends, _spread([at for _, at in ends], 1400 / height), strict=True):
+        text = value(line.points[-1][1])
+        style = f"value {line.style}"
+        dots.append(tag("text", text, x="100%", dx=9, y=_percent(at), dy=".32em", class_=style))
     return tag(
         "svg",
         *grid,
@@ -119,38 +126,41 @@ def binned(bars: Sequence[Bar], steps: int, most: int = BARS) -> list[tuple[int,
     return sorted(((column, bar) for (column, _), bar in largest.items()), key=lambda x: x[0])
 
 
-def timeline(bars: Sequence[Bar], label: str, rows: int, height: int = 220) -> Html:
+def timeline(bars: Sequence[Bar], label: str, rows: int, height: int = 230) -> Html:
     """Patches in their order: model 1 upwards, model 2 downwards, as high as they have rows."""
     steps = max((bar.step for bar in bars), default=0) + 1
-    found = binned(bars, steps)
     columns = min(steps, BARS)
-    top = max((bar.rows for bar in bars), default=1)
+    tallest = [max((bar.rows for bar in bars if bar.model == m), default=0) for m in (1, 2)]
+    # Both on one scale; a model with few rows gets room for its ticks all the same.
+    room = [max(top, sum(tallest) / 8, 1) for top in tallest]
+    middle, unit = BOX * room[0] / sum(room), BOX / sum(room)
     wide = BOX / columns
     gap = min(wide * 0.25, 4)
     paths: dict[str, list[str]] = {}
-    for column, bar in found:
-        tall = max(480 * bar.rows / top, 6)
+    for column, bar in binned(bars, steps):
+        tall = max(unit * bar.rows, 5)
         left = column * wide + gap / 2
-        upper = 500 - tall if bar.model == 1 else 500
+        upper = middle - tall if bar.model == 1 else middle
         style = f"{'one' if bar.model == 1 else 'two'} {'opens' if bar.opens else 'follows'}"
         paths.setdefault(style, []).append(
             f"M{_n(left)} {_n(upper)}h{_n(wide - gap)}v{_n(tall)}h-{_n(wide - gap)}z"
         )
     drawn = [tag("path", d="".join(d), class_=f"bar {style}") for style, d in paths.items()]
-    share = top / rows if rows else 0.0
-    marks = [v for v in ticks(0, share, 3) if v > 0]
+    marks = ticks(0, sum(room) / rows if rows else 1.0, 5)
+    texts = dict(zip(marks, tick_texts(marks, percent=True), strict=True))
     grid = []
-    for v, text in zip(marks, tick_texts(marks, percent=True), strict=True):
-        for side in (-1, 1):
-            place = _percent(50 + side * 48 * v / share)
-            grid.append(tag("line", x1="0", x2="100%", y1=place, y2=place, class_="grid"))
-            grid.append(tag("text", text, x="-8", y=place, dy=".32em", class_="tick end"))
-    middle = tag("line", x1="0", x2="100%", y1="50%", y2="50%", class_="axis")
+    for sign, size in ((-1, room[0]), (1, room[1])):
+        for v in marks:
+            if v * rows <= size * 1.001 and (v or sign < 0):
+                y = _percent((middle + sign * unit * v * rows) / 10)
+                grid.append(tag("line", x1="0", x2="100%", y1=y, y2=y, class_="grid"))
+                grid.append(tag("text", texts[v], x="-8", y=y, dy=".32em", class_="tick end"))
+    zero = _percent(middle / 10)
     return tag(
         "svg",
         *grid,
         _box(*drawn),
-        middle,
+        tag("line", x1="0", x2="100%", y1=zero, y2=zero, class_="axis"),
         _step_axis(steps - 1, bars=True),
         role="img",
         aria_label=label,
@@ -186,14 +196,24 @@ def interval_row(gaps: Sequence[Gap], label: str, top: float, limit: float | Non
             ends = {"x1": x(gap.low), "x2": x(gap.high)}
             parts.append(tag("line", **ends, y1=y, y2=y, class_=f"whisker {gap.style}"))
         parts.append(tag("circle", cx=x(gap.value), cy=y, r=4, class_=f"dot {gap.style}"))
-    return tag(
-        "svg", *parts, role="img", aria_label=label, class_="gap", width="100%", height=26
-    )
+    return tag("svg", *parts, role="img", aria_label=label, class_="gap", width="100%", height=26)
+
+
+def _spread(places: Sequence[float], least: float) -> list[float]:
+    """Places moved apart until two texts have room, the order kept."""
+    if len(places) != 2:
+        return list(places)
+    one, two = places
+    missing = least - abs(one - two)
+    if missing <= 0:
+        return [one, two]
+    sign = 1 if one <= two else -1
+    return [one - sign * missing / 2, two + sign * missing / 2]
 
 
 def _step_axis(last: int, bars: bool = False) -> Html:
-    """Steps below a chart: round numbers, without the last if it would touch the end."""
-    marks = [v for v in ticks(0, last, 5) if v == int(v)] if last else [0.0]
+    """Steps below a chart: round numbers and the last."""
+    marks = [v for v in ticks(0, last, 5) if v == int(v) and v < 0.93 * last] + [float(last)]
     told = []
     for v in marks:
         at = 100 * (v + 0.5 * bars) / (last + bars) if last or bars else 0.0

@@ -183,7 +183,7 @@ class Report:
 
     @cached_property
     def gaps_to_fix(self) -> list[tuple[int, Mapping[str, Any]]]:
-        """For Decision Calibration everywhere: (loss, cell) with a gap above beta, largest first."""
+        """For Decision Calibration everywhere: (loss, cell) with gaps above beta, largest first."""
         if self.parameters.algorithm not in ("decision_calibration", "dc_then_redcal"):
             return []
         assert self.resolved.beta is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html import escape
 
 VOID = frozenset({"br", "circle", "line", "path", "rect", "use"})
@@ -33,9 +34,13 @@ def tag(name: str, *children: object, **attributes: object) -> Html:
 def joined(*parts: object, by: str = "") -> Html:
     """Parts one after the other, texts escaped."""
     told = [part if isinstance(part, Html) else escape(str(part)) for part in parts]
-    return Html(escape(by).join(told))
+    return Html((by if isinstance(by, Html) else escape(by)).join(told))
 
 
 def name(text: str) -> Html:
-    """A name that the user gave: it may be long, or run from right to left."""
-    return tag("bdi", text, class_="name")
+    """A name that the user gave: it may be long, or run from right to left.
+
+    It may be broken where a reader would break it: after its signs.
+    """
+    parts = re.split(r"(?<=[_./\\-])(?=\w)", text)
+    return tag("bdi", joined(*parts, by=Html("<wbr>")), class_="name")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from fractions import Fraction
+from itertools import pairwise
 
 from redcal_spark.report.markup import Html, tag
 
 Value = int | float | Fraction
+PERCENT = "\u00a0%"  # no line ends before the sign
 
 
 def shown(text: str, value: Value | str, *of: object) -> Html:
@@ -29,10 +31,10 @@ def share_text(value: Value) -> str:
     """A share in per cent; what is there is never shown as nothing, and not all as all."""
     percent = float(value) * 100
     if 0 < percent < 0.005:
-        return "< 0.01 %"
+        return f"< 0.01{PERCENT}"
     if 99.995 <= percent < 100:
-        return "> 99.99 %"
-    return f"{percent:.2f} %"
+        return f"> 99.99{PERCENT}"
+    return f"{percent:.2f}{PERCENT}"
 
 
 def share(value: Value, *of: object) -> Html:
@@ -65,8 +67,8 @@ def change_text(before: Fraction, after: Fraction) -> str | None:
     if after == before:
         return "unchanged"
     if abs(percent) < 0.05:
-        return "−0.0 %" if percent < 0 else "+0.0 %"
-    return f"{percent:+,.1f} %".replace("-", "−")
+        return f"{'−' if percent < 0 else '+'}0.0{PERCENT}"
+    return f"{percent:+,.1f}{PERCENT}".replace("-", "−")
 
 
 def plural(count: int, one: str, many: str | None = None) -> str:
@@ -88,8 +90,10 @@ def ticks(low: float, high: float, most: int = 5) -> list[float]:
 def tick_texts(values: list[float], percent: bool = False) -> list[str]:
     """Ticks with as many digits as tell them apart."""
     scaled = [value * 100 if percent else value for value in values]
-    gap = min((b - a for a, b in zip(scaled, scaled[1:], strict=False)), default=1.0)
+    gap = min((b - a for a, b in pairwise(scaled)), default=1.0)
     digits = min(12, max(0, -math.floor(math.log10(gap) + 1e-9)))
     if round(gap * 10**digits, 6) != round(gap * 10**digits):
         digits += 1  # steps of 0.25
-    return [f"{value:,.{digits}f}{' %' if percent else ''}".replace("-", "−") for value in scaled]
+    return [
+        f"{value:,.{digits}f}{PERCENT if percent else ''}".replace("-", "−") for value in scaled
+    ]

@@ -15,7 +15,7 @@ TEMPLATES = files(__package__) / "templates"
 
 
 def render(report: Report) -> str:
-    """The report as HTML. Every value is escaped: autoescape is on, and `Html` escapes its parts."""
+    """The report as HTML. Every value is escaped: by jinja2, and by `tag` within `Html`."""
     try:
         from jinja2 import DictLoader, Environment, StrictUndefined
     except ModuleNotFoundError as err:
@@ -41,7 +41,9 @@ def context(report: Report) -> dict[str, Any]:
     rounds, more_rounds = steps.rounds(report)
     return {
         "report": report,
-        "models": [(name(model), style) for model, style in zip(report.models, ("one", "two"), strict=True)],
+        "models": [
+            (name(model), style) for model, style in zip(report.models, ("one", "two"), strict=True)
+        ],
         "split": SPLITS[split],
         "splits": [SPLITS[s] for s in report.splits],
         "headline": summary.headline(report),
@@ -96,5 +98,3 @@ def _figures(report: Report) -> list[steps.Figures]:
     for loss in report.shown_losses:
         found += [steps.loss_gap(report, loss), steps.disagreement(report, loss)]
     return found
-
-

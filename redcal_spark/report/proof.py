@@ -22,8 +22,15 @@ MOST = 40  # checks of a verdict; 100 losses have hundreds
 COSTS = 400  # numbers of a cost matrix that the configuration still shows
 TITLES = {
     "fail": ("Did not hold", "bad"),
-    "not covered": ("Not covered", "warn"),
     "pass": ("Holds", "good"),
+    "not covered": ("Not covered", "warn"),
+}
+FIRST = 6  # that hold, to be seen at once
+HEAVY = {
+    key: place
+    for place, key in enumerate(
+        ("largest_event", "largest_gap", "calibration_gap", "decision_loss", "brier_decrease")
+    )
 }
 RELATIONS = {"<": "<", "<=": "≤", ">": ">", ">=": "≥", "==": "="}
 
@@ -35,6 +42,7 @@ class Group:
     title: str
     mood: str
     count: int
+    first: Sequence[Mapping[str, Any]]  # those to be seen at once
     checks: Sequence[Mapping[str, Any]]
     left_out: int
 
@@ -50,10 +58,21 @@ def certificate(report: Report) -> list[Group]:
             for place, check in enumerate(report.certificate.checks)
             if check.verdict == verdict
         ]
-        if found:
-            told = [_check(report, place, check) for place, check in found[:MOST]]
-            groups.append(Group(title, mood, len(found), told, len(found) - len(told)))
+        if not found:
+            continue
+        order = sorted(found, key=lambda x: _weight(x[1]))
+        heavy = [x for x in order if _weight(x[1])[0] < len(HEAVY)]
+        first = {"fail": order[:MOST], "not covered": [], "pass": heavy[:FIRST]}[verdict]
+        rest = [] if verdict == "fail" else [x for x in found if x not in first][:MOST]
+        left_out = len(found) - len(first) - len(rest)
+        shown_first, shown_rest = ([_check(report, *x) for x in part] for part in (first, rest))
+        groups.append(Group(title, mood, len(found), shown_first, shown_rest, left_out))
     return groups
+
+
+def _weight(check: Check) -> tuple[int, bool]:
+    """What people ask first, of new rows before those that were fitted."""
+    return HEAVY.get(check.name, len(HEAVY)), check.split == "fit"
 
 
 def _check(report: Report, place: int, check: Check) -> dict[str, Any]:
@@ -89,7 +108,7 @@ def _check(report: Report, place: int, check: Check) -> dict[str, Any]:
 
 
 def _number(number: Number, *of: object) -> Html:
-    return shown(checks.shown(number), text_of(number), *of)
+    return shown(checks.shown(number).replace("-", "−", 1), text_of(number), *of)
 
 
 # --- what the run was made of ---------------------------------------------------------------------
@@ -220,4 +239,3 @@ def configuration(report: Report) -> str:
 
 def _percent(x: float) -> str:
     return f"{x * 100:g} %"
-

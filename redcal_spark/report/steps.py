@@ -67,7 +67,9 @@ def loss_gap(report: Report, loss: int) -> Figures:
     digits = digits_for(v for points in lines.values() for _, v in points)
     several = joined(" for ", name(title)) if len(report.losses) > 1 else Html("")
     heading = joined("Decision loss gap", several)
-    return _by_model(report, heading, f"Decision loss gap of {title}", f"{title}/loss_gap", lines, digits)
+    return _by_model(
+        report, heading, f"Decision loss gap of {title}", f"{title}/loss_gap", lines, digits
+    )
 
 
 def disagreement(report: Report, loss: int) -> Figures:
@@ -92,7 +94,7 @@ def disagreement(report: Report, loss: int) -> Figures:
         lambda value, split, step: share(value, split, title, "disagreement", "step", step),
     )
     headings = [Html("patches"), *(Html(f"{SPLITS[split]}") for split in lines)]
-    return Figures(heading, [Figure(Html("Fitted and judged" if len(lines) > 1 else "Fitted"), chart)], headings, table, left_out)
+    return Figures(heading, [Figure(Html(""), chart)], headings, table, left_out)
 
 
 def apart(report: Report) -> Figures:
@@ -111,8 +113,8 @@ def apart(report: Report) -> Figures:
         lambda value, split, step: share(value, split, "apart", "step", step),
     )
     headings = [Html("patches"), *(Html(SPLITS[split]) for split in lines)]
-    figure = Figure(Html("Fitted and judged" if len(lines) > 1 else "Fitted"), chart)
-    return Figures(Html("Scores apart, worst class"), [figure], headings, table, left_out)
+    title = Html("Scores apart, worst class")
+    return Figures(title, [Figure(Html(""), chart)], headings, table, left_out)
 
 
 def _by_model(
@@ -137,7 +139,8 @@ def _by_model(
         heading = Html(f"{SPLITS[split].capitalize()} rows")
         figures.append(Figure(heading, line_chart(drawn, label, text, bounds=bounds)))
     table, left_out = _numbers(
-        lines, lambda value, split, model, step: decimal(value, digits, split, of, model, "step", step)
+        lines,
+        lambda value, split, model, step: decimal(value, digits, split, of, model, "step", step),
     )
     headings = [
         Html("patches"),
@@ -183,9 +186,8 @@ def _words(title: str, lines: Sequence[Line], text: Any) -> str:
     for line in lines:
         if line.points:
             (_, first), (last, value) = line.points[0], line.points[-1]
-            told.append(
-                f"{line.name} from {text(first)} to {text(value)} in {plural(last, 'patch', 'patches')}"
-            )
+            patches = plural(last, "patch", "patches")
+            told.append(f"{line.name} from {text(first)} to {text(value)} in {patches}")
     return f"{title}: {'; '.join(told)}" if told else f"{title}: no points"
 
 

@@ -166,7 +166,9 @@ def _proof(report: Report) -> Iterator[Html | str]:
     counts = report.certificate.counts
     checked = counts["pass"] + counts["fail"]
     if counts["fail"]:
-        yield tag("b", f"{counts['fail']:,} of {plural(checked, 'promise')} did not hold", class_="bad")
+        yield tag(
+            "b", f"{counts['fail']:,} of {plural(checked, 'promise')} did not hold", class_="bad"
+        )
     elif checked == 1:
         yield "The one promise that could be checked holds"
     else:
@@ -283,7 +285,12 @@ def rest_of_losses(report: Report) -> Html | None:
     (_, least), (_, most) = found[0], found[-1]
     return joined(
         f"… and {plural(len(rest), 'loss', 'losses')} with less disagreement before; now between ",
-        *(_apart(report, split, "after", least), " and ", _apart(report, split, "after", most), "."),
+        *(
+            _apart(report, split, "after", least),
+            " and ",
+            _apart(report, split, "after", most),
+            ".",
+        ),
     )
 
 

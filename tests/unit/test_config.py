@@ -651,6 +651,7 @@ def test_the_record_has_every_default(load: Load) -> None:
             "patches": "out/scores_patches",
             "history": "out/scores_history",
             "runs": "out/scores_runs",
+            "report": "auto",
             "suffix": "_reconciled",
             "mode": "overwrite",
             "partition_by": None,
