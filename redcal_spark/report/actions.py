@@ -17,6 +17,7 @@ from redcal_spark.report.numbers import (
     plural,
     share,
     share_text,
+    shown,
     whole,
 )
 
@@ -76,7 +77,7 @@ def _heat_map(
     names = [name(actions[a]) for a in kept]
     keys: list[object] = list(kept)
     if others:
-        names.append(Html(f"{others:,} others"))
+        names.append(tag("span", f"{others:,} others"))
         keys.append("others")
     cells = []
     for a1, line in enumerate(matrix):
@@ -157,15 +158,15 @@ def gaps(report: Report, loss: int, split: str) -> tuple[list[GapLine], int]:
     for pair in pairs:
         action = pair[0]["action"]
         worst[action] = max(worst.get(action, 0.0), *(cell["gap"] for cell in pair))
-    shown = sorted(worst, key=lambda a: (-worst[a], a))[:ACTIONS]
-    drawn = [pair for pair in pairs if pair[0]["action"] in shown]
+    kept = sorted(worst, key=lambda a: (-worst[a], a))[:ACTIONS]
+    drawn = [pair for pair in pairs if pair[0]["action"] in kept]
     top = max((cell["high"] for pair in drawn for cell in pair), default=1.0)
     limit = None
     if report.parameters.algorithm in ("decision_calibration", "dc_then_redcal"):
         limit = None if report.beta is None else float(report.beta)
-    order = sorted(drawn, key=lambda p: (shown.index(p[0]["action"]), p[0]["model"]))
+    order = sorted(drawn, key=lambda p: (kept.index(p[0]["action"]), p[0]["model"]))
     lines = [_gap_line(report, loss, split, pair, top, limit) for pair in order]
-    return lines, len(worst) - len(shown)
+    return lines, len(worst) - len(kept)
 
 
 def _gap_line(
@@ -221,7 +222,7 @@ def _gap_text(cell: Mapping[str, Any]) -> str:
 
 
 def _ends(cell: Mapping[str, Any], *of: object) -> Html:
-    low, high = (decimal(cell[end], 3, *of, end) for end in ("low", "high"))
+    low, high = (shown(f"{cell[end]:.3f}", cell[end], *of, end) for end in ("low", "high"))
     return tag("small", " ", low, "–", high)
 
 

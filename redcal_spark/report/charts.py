@@ -135,7 +135,7 @@ def timeline(bars: Sequence[Bar], label: str, rows: int, height: int = 230) -> H
     room = [max(top, sum(tallest) / 8, 1) for top in tallest]
     middle, unit = BOX * room[0] / sum(room), BOX / sum(room)
     wide = BOX / columns
-    gap = min(wide * 0.25, 4)
+    gap = min(wide * 0.25, 4) if columns <= 150 else 0.0
     paths: dict[str, list[str]] = {}
     for column, bar in binned(bars, steps):
         tall = max(unit * bar.rows, 5)

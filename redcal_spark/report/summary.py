@@ -18,6 +18,7 @@ from redcal_spark.report.numbers import (
     whole,
 )
 
+WORSE = Fraction(1, 200)  # a rise that is told
 OVERVIEW = 12  # losses in the table of all of them
 
 ALGORITHM = {
@@ -66,7 +67,7 @@ def headline(report: Report) -> Html:
         return Html("Nothing had to be changed")
     if algorithm == "reconcile":
         first, last = (_share_of_class(report, split, when) for when in ("before", "after"))
-        return joined("Scores that were apart on ", first, " of the rows are now on ", last)
+        return joined("The scores were apart on ", first, " of the rows; now on ", last)
     if algorithm == "decision_calibration":
         before, after = (largest_gap(report, split, when) for when in ("before", "after"))
         first = decimal(before, 4, split, "largest_gap", "before")
@@ -90,7 +91,10 @@ def paragraphs(report: Report) -> Iterator[Html]:
     if report.log and len(report.losses):
         yield joined(*_decisions(report, split))
     yield joined(*_scores(report, split))
-    yield joined(STATUS.get(row.status, f"The run ended as {row.status}."), " ", *_proof(report))
+    ended = (
+        [STATUS["converged"], " "] if row.status == "converged" else []
+    )  # else there is a notice
+    yield joined(*ended, *_proof(report))
 
 
 def _how(report: Report) -> Iterator[Html | str]:
@@ -146,6 +150,7 @@ def _decisions(report: Report, split: str) -> Iterator[Html | str]:
 
 def _scores(report: Report, split: str) -> Iterator[Html | str]:
     yield "The Brier score (mean squared error, lower is better) "
+    said = ""
     for model in (1, 2):
         before, after = (report.brier(split, when, model) for when in ("before", "after"))
         verb = "fell" if after < before else "rose" if after > before else "stayed"
@@ -153,7 +158,8 @@ def _scores(report: Report, split: str) -> Iterator[Html | str]:
             decimal(x, 4, split, f"brier_{model}", when)
             for x, when in ((before, "before"), (after, "after"))
         )
-        yield joined("" if model == 1 else ", ", f"{verb} ")
+        yield joined("" if model == 1 else ", and ", "" if verb == said else f"{verb} ")
+        said = verb
         yield joined("at ", last) if before == after else joined("from ", first, " to ", last)
         yield joined(" for ", name(report.models[model - 1]))
     yield "."
@@ -193,12 +199,39 @@ def notices(report: Report) -> Iterator[Notice]:
     if report.row.status != "converged":
         told = STATUS.get(report.row.status, f"It ended as {report.row.status}.")
         yield Notice("warn", f"Not converged: {report.row.status}", [told])
+    worse = list(_worse(report)) if "judge" in report.audits else []
+    if worse:
+        advice = (
+            "Corrections may have fitted noise: guard: best_prefix keeps only those that did good "
+            "on the judged rows, and beta: auto calibrates no finer than the noise."
+        )
+        yield Notice("warn", "Worse on rows that the fit never saw", [*worse, advice])
     if "judge" not in report.audits:
         told = (
             "Every number here is of rows that the models were fitted on; new rows may fare worse. "
             "input.split sets rows aside to judge by."
         )
         yield Notice("note", "No rows to judge by", [told])
+
+
+def _worse(report: Report) -> Iterator[str]:
+    """What went up on the judged rows by half a per cent or more."""
+    for model in (1, 2):
+        before, after = (report.brier("judge", when, model) for when in ("before", "after"))
+        if after - before >= WORSE * before and after > before:
+            told = change_text(before, after) or "from 0"
+            yield f"The Brier score of {report.models[model - 1]} rose: {told}."
+    found = []
+    for loss in range(len(report.losses)):
+        for model in (1, 2):
+            before, after = (report.cost("judge", w, loss, model) for w in ("before", "after"))
+            if after - before >= WORSE * abs(before) and after > before:
+                found.append((change_text(before, after) or "from 0", loss, model))
+    if found:
+        told, loss, model = found[0]
+        costs = 2 * len(report.losses)
+        first = f"{report.models[model - 1]} for {report.losses[loss].name}: {told}"
+        yield f"{len(found):,} of {costs:,} mean costs rose; the first, of {first}."
 
 
 # --- the few numbers ------------------------------------------------------------------------------
@@ -219,7 +252,8 @@ def tiles(report: Report) -> Iterator[Tile]:
                 decimal(x, digits, split, title, f"cost_{m}", when)
                 for x, when in zip(pair, ("before", "after"), strict=True)
             ]
-            yield _tile("Mean cost", pair, told, report.models[m - 1], "one" if m == 1 else "two")
+            of = f"Mean cost, {title}" if len(report.losses) > 1 else "Mean cost"
+            yield _tile(of, pair, told, report.models[m - 1], "one" if m == 1 else "two")
     if report.parameters.algorithm == "reconcile":
         found = [report.largest_class(split, when) for when in ("before", "after")]
         shares = [_share_of_class(report, split, when) for when in ("before", "after")]
@@ -245,7 +279,7 @@ def _tile(
 ) -> Tile:
     before, after = values
     top = max(abs(before), abs(after)) or Fraction(1)
-    label = joined(title, tag("span", name(of), class_="of")) if of else Html(title)
+    label = joined(title, tag("span", name(of), class_="of") if of else "")
     mood = "good" if after < before else "bad" if after > before else ""
     widths = [f"{float(100 * abs(x) / top):.1f}" for x in (before, after)]
     text = change_text(before, after)
