@@ -202,6 +202,7 @@ class Page:
         file.write_bytes(base64.b64decode(found["data"]))
 
     def pdf(self, file: Path) -> None:
+        self.media("print")
         found = self.call("Page.printToPDF", printBackground=True, preferCSSPageSize=False)
         file.write_bytes(base64.b64decode(found["data"]))
 
