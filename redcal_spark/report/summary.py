@@ -14,7 +14,6 @@ from redcal_spark.report.numbers import (
     digits_for,
     plural,
     share,
-    shown,
     whole,
 )
 
@@ -105,8 +104,8 @@ def _how(report: Report) -> Iterator[Html | str]:
         yield "that exceeds its limits."
         return
     yield f"{algorithm} changed them by "
-    yield shown(plural(len(report.log), "small correction"), len(report.log), "patches")
-    yield ", learned on "
+    yield whole(len(report.log), "patches")
+    yield f" small correction{'s' if len(report.log) > 1 else ''}, learned on "
     yield whole(report.rows("fit"), "fit", "rows")
     yield " labelled rows"
     if "judge" in report.audits:
