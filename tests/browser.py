@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 import selectors
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from functools import cache
@@ -18,6 +20,18 @@ from typing import Any
 import pytest
 
 PATIENCE = 60.0  # seconds for one answer
+OPTIONS = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
+    *("--hide-scrollbars", "--no-first-run", "--disable-background-networking"),
+    *("--disable-component-update", "--disable-extensions", "--disable-sync"),
+    "--remote-debugging-pipe",
+)
+START = """
+import os, sys
+os.dup2(int(sys.argv[1]), 3)
+os.dup2(int(sys.argv[2]), 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
@@ -62,23 +76,18 @@ class Browser:
         self._folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         to_read, self._send = os.pipe()
         self._receive, to_write = os.pipe()
-        options = (
-            "--headless --no-sandbox --disable-gpu --disable-dev-shm-usage --hide-scrollbars "
-            "--no-first-run --disable-background-networking --disable-component-update "
-            "--disable-extensions --disable-sync --remote-debugging-pipe"
-        )
-        # it reads commands from 3 and writes answers to 4, whatever the pipes are here
-        script = f'exec "$0" {options} --user-data-dir="$1" about:blank 3<&{to_read} 4>&{to_write}'
+        folder = f"--user-data-dir={self._folder.name}"
+        # it reads commands from 3 and writes answers to 4; these may be in use here
+        ends = [fcntl.fcntl(fd, fcntl.F_DUPFD, 10) for fd in (to_read, to_write)]
         self._process = subprocess.Popen(
-            ["sh", "-c", script, path, self._folder.name],
-            pass_fds=(to_read, to_write),
+            [*(sys.executable, "-c", START), *map(str, ends), path, *OPTIONS, folder],
+            pass_fds=ends,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,
         )
-        os.close(to_read)
-        os.close(to_write)
+        for fd in (to_read, to_write, *ends):
+            os.close(fd)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._receive, selectors.EVENT_READ)
         self._rest = b""
