@@ -203,7 +203,7 @@ def calibration_margin(rows: int, n: int, level: float = LEVEL) -> float:
 
 
 def _by_action(metrics: Metrics, place: int) -> Iterator[dict[str, Any]]:
-    cells, (costs, unit) = metrics.losses.cells(place), whole_costs(metrics.losses[place])
+    cells, (costs, unit) = metrics.losses.cells(place), metrics.losses[place].whole_costs
     for model in (1, 2):
         rows = metrics.totals.pairs[place].sum(axis=2 - model).tolist()
         labels = metrics.totals.labels[model - 1][cells].tolist()

@@ -94,19 +94,22 @@ def loss_by_hand(problem: Problem, name: str) -> dict[str, Any]:
             "right": {-1: 1, 0: None, 1: 2}[(one > two) - (one < two)],
             "sure": abs(float(one - two)) > margin,
         }  # fmt: skip
-    calibration = []
+    calibration, by_action = [], []
     for model in (1, 2):
         for action in range(k):
             inside = [i for i in range(n) if acts[model - 1][i] == action]
             rest = [sum(y[i][j] - f[model - 1][i][j] for i in inside) for j in range(len(y[0]))]
             square = Fraction(oracle.dot(rest, rest), (n * ONE) ** 2)
             calibration.append((model, action, len(inside), square))
+            each_row = (cost_of([y[i]], costs[action]) for i in inside)
+            by_action.append((model, action, len(inside), sum(each_row, Fraction(0)) / n))
     best = [oracle.argmin(oracle.action_scores(quantised, row)) for row in y]
     return {
         "rows": rows,
         "event_rows": events,
         "pairs": pairs,
         "calibration": calibration,
+        "by_action": by_action,
         "losses": [oracle.decision_loss(problem, name, own) for own in f],
         "optimum": sum((cost_of([row], costs[a]) for row, a in zip(y, best, strict=True))) / n,
     }
@@ -149,7 +152,17 @@ def check(problem: Problem, found: dict[str, Any]) -> None:
             assert cell["mass"] == cell["rows"] / n
             assert cell["low"] == pytest.approx(max(0.0, cell["gap"] - margin), abs=1e-12)
             assert cell["high"] == pytest.approx(cell["gap"] + margin, abs=1e-12)
+        spent = [
+            (c["model"], c["action"], c["rows"], Fraction(c["cost_exact"]))
+            for c in told["by_action"]
+        ]
+        assert spent == hand["by_action"]
+        for cell in told["by_action"]:
+            assert cell["cost"] == float(Fraction(cell["cost_exact"]))
+            assert cell["mass"] == cell["rows"] / n
         for model in (1, 2):
+            whole = sum((cost for m, *_, cost in spent if m == model), Fraction(0))
+            assert whole == hand["losses"][model - 1]
             gaps = [c["gap"] for c in told["calibration"] if c["model"] == model]
             assert told["calibration_gap"][model - 1] == max(gaps)
     check_coordinates(problem, found)
