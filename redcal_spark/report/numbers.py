@@ -65,7 +65,7 @@ def change_text(before: Fraction, after: Fraction) -> str | None:
         return None
     percent = float((after - before) / abs(before)) * 100
     if after == before:
-        return "unchanged"
+        return f"±0{PERCENT}"
     if abs(percent) < 0.05:
         return f"{'−' if percent < 0 else '+'}0.0{PERCENT}"
     return f"{percent:+,.1f}{PERCENT}".replace("-", "−")

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from redcal_spark import checks
+from redcal_spark.checks import Check
 from redcal_spark.report.data import SPLITS, Report
 from redcal_spark.report.markup import Html, joined, name, tag
 from redcal_spark.report.numbers import (
@@ -187,7 +189,7 @@ def notices(report: Report) -> Iterator[Notice]:
     """What must not be overlooked, loudest first."""
     certificate = report.certificate
     if certificate is not None and certificate.failed:
-        lines = [report.as_written(check.line()) for check in certificate.failed[:6]]
+        lines: list[Html | str] = [_failure(report, check) for check in certificate.failed[:6]]
         if len(certificate.failed) > 6:
             lines.append(f"… and {len(certificate.failed) - 6:,} more, below")
         if certificate.sound:
@@ -211,6 +213,19 @@ def notices(report: Report) -> Iterator[Notice]:
             "input.split sets rows aside to judge by."
         )
         yield Notice("note", "No rows to judge by", [told])
+
+
+def _failure(report: Report, check: Check) -> str:
+    """A promise that was not kept, in a sentence."""
+    assert check.measured is not None
+    of = [] if check.loss is None else [check.loss]
+    of += [] if check.model is None else [report.models[check.model - 1]]
+    relation = check.relation.replace("<=", "≤").replace(">=", "≥").replace("==", "=")
+    numbers = f"measured {checks.shown(check.measured)}, promised {relation} "
+    told = f"Not so: {check.claim}: {numbers}{checks.shown(check.bound)} ({', '.join(of)}"
+    told += f"{', ' if of else ''}{split_words(check.split)})"
+    why = report.as_written(check.why)
+    return f"{told}: {why}" if why else told
 
 
 def _worse(report: Report) -> Iterator[str]:

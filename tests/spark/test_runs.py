@@ -18,6 +18,7 @@ from redcal_spark.store.spark_work import OnSpark
 from tests import backends
 from tests.e2e.test_resume import MOMENTS, killed, outcome
 from tests.e2e.work import Told, Work, scores
+from tests.report_pages import numbers, read_page
 
 ONLY_CLASSIC = pytest.mark.skipif(
     backends.name() != "classic", reason="the processes start sessions of their own"
@@ -73,10 +74,12 @@ def test_the_same_as_the_embedded_run(lake: Lake, algorithm: str, budget: int) -
     lake.tree["engine"]["driver_budget"] = budget
     told = lake.redcal("run", "--json")
     assert told.code in (0, 3), told.err
-    on_spark = outcome()
+    on_spark, report = outcome(), Path(told.json["report"])
     lake.tree["output"]["table"] = "local/out/rows"
     assert lake.redcal("run", "--json", "--engine", "local").code == told.code
     assert on_spark == outcome("local")
+    one, two = (numbers(read_page(x.read_text("utf-8"))) for x in (report, "local" / report))
+    assert one == two
     assert on_spark["run"]["patches"] > 0
 
 

@@ -90,7 +90,7 @@ def test_a_decimal_is_rounded_and_never_hides_a_number(value: float) -> None:
 def test_changes() -> None:
     assert change_text(Fraction(2), Fraction(1)) == "−50.0\u00a0%"
     assert change_text(Fraction(-2), Fraction(-1)) == "+50.0\u00a0%"
-    assert change_text(Fraction(1), Fraction(1)) == "unchanged"
+    assert change_text(Fraction(1), Fraction(1)) == "±0\u00a0%"
     assert change_text(Fraction(0), Fraction(1)) is None
     assert change_text(Fraction(10**6), Fraction(10**6 + 1)) == "+0.0\u00a0%"
 
