@@ -45,6 +45,7 @@ from redcal_spark.config_base import (
     unequal_sizes,
     wrong,
 )
+from redcal_spark.redaction import Redaction
 
 
 class ScoreTable(Section):
@@ -268,6 +269,7 @@ class OutputTables(NamedTuple):
     table: str
     patches: str
     history: str
+    metrics: str
     runs: str
 
 
@@ -278,6 +280,9 @@ class Output(Section):
     patches: Text | None = Field(default=None, description="the patch log; null: <table>_patches")
     history: Text | None = Field(
         default=None, description="metrics by round; null: <table>_history"
+    )
+    metrics: Text | None = Field(
+        default=None, description="numbers for dashboards; null: <table>_metrics"
     )
     runs: Text | None = Field(
         default=None, description="the ledger, a row per run; null: <table>_runs"
@@ -323,7 +328,7 @@ class Output(Section):
     @property
     def tables(self) -> OutputTables:
         """The tables' names, defaults filled in."""
-        given = (self.patches, self.history, self.runs)
+        given = (self.patches, self.history, self.metrics, self.runs)
         sides = (
             name or sibling(self.table, kind) for name, kind in zip(given, SIDE_TABLES, strict=True)
         )
@@ -371,10 +376,16 @@ class Config(Section):
     output: Output
     engine: Engine = Engine()
     _written: dict[KeyPath, str] = PrivateAttr(default_factory=dict)
+    _hidden: Redaction = PrivateAttr(default_factory=Redaction)
 
     def model_post_init(self, context: Any, /) -> None:
         """Keep, from the validation context, the texts as written that had variables in them."""
         self._written.update(context or {})
+
+    @property
+    def hidden(self) -> Redaction:
+        """What must not be shown or stored: the values that `${NAME}` stood for."""
+        return self._hidden
 
     def recorded(self) -> dict[str, Any]:
         """The configuration as plain data for the ledger: defaults filled in, `${NAME}` unresolved.

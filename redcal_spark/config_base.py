@@ -32,7 +32,7 @@ KeyPath = tuple[str | int, ...]  # where in the configuration: ("losses", "triag
 Problem = tuple[KeyPath, str]
 
 MODELS = ("model_1", "model_2")
-SIDE_TABLES = ("patches", "history", "runs")
+SIDE_TABLES = ("patches", "history", "metrics", "runs")
 MAX_CLASSES = 16_384
 
 # An error of this type ends in ", got <value>". The value is added only when the problem is told,

@@ -22,6 +22,7 @@ from redcal_spark.config import Config, LossFile
 from redcal_spark.config_base import WRONG, KeyPath, Problem, as_list, as_mapping, dotted
 from redcal_spark.config_yaml import NUMBER, parse_yaml, read_text
 from redcal_spark.errors import UsageError
+from redcal_spark.redaction import VARIABLE, Redaction
 
 MAX_YAML_BYTES = 2**20
 # The largest loss there can be, 16,384 classes and a few hundred actions, fits into this.
@@ -30,8 +31,6 @@ MAX_LINES = 100
 
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 80
-
-VARIABLE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)\}|\$\{")
 
 
 def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Config:
@@ -76,7 +75,8 @@ def config_from_tree(
                 draft.problems.append((error["loc"], draft.told(error)))
     if draft.problems:
         # Outside the `except`: pydantic's error shows values, and those may be secrets.
-        raise UsageError(_message(name, draft.problems))
+        raise UsageError(draft.hidden.text(_message(name, draft.problems)))
+    config._hidden = draft.hidden
     return config
 
 
@@ -97,6 +97,8 @@ class _Draft:
     problems: list[Problem] = field(default_factory=list)
     failed: set[KeyPath] = field(default_factory=set)  # parts of which enough was said
     written: dict[KeyPath, str] = field(default_factory=dict)  # texts that had variables in them
+    values: dict[str, str] = field(default_factory=dict)  # of variables
+    texts: dict[str, str] = field(default_factory=dict)  # as resolved -> as written
     files: dict[KeyPath, str] = field(default_factory=dict)  # the loss file that a part came from
     headers: dict[KeyPath, list[str]] = field(default_factory=dict)  # its class names
 
@@ -109,7 +111,14 @@ class _Draft:
         if not isinstance(value, str) or "${" not in value:
             return value
         self.written[path] = value
-        return VARIABLE.sub(lambda match: self._variable(match, path), value)
+        resolved = VARIABLE.sub(lambda match: self._variable(match, path), value)
+        if any(found[1] for found in VARIABLE.finditer(value)):
+            self.texts[resolved] = value
+        return resolved
+
+    @property
+    def hidden(self) -> Redaction:
+        return Redaction(self.values, self.texts)
 
     def _variable(self, match: re.Match[str], path: KeyPath) -> str:
         if match[0] == "$${":
@@ -120,7 +129,7 @@ class _Draft:
         elif match[1] not in os.environ:
             self.problems.append((path, f"environment variable {match[1]} is not set"))
         else:
-            return os.environ[match[1]]
+            return self.values.setdefault(match[1], os.environ[match[1]])
         self.failed.add(path)
         return match[0]
 

@@ -101,12 +101,12 @@ class AskTask:
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         total: dict[str, Array] = {}
-        count = 0
+        count = size = 0
         for packed in cells(batches):
             rows = self.state.rows(packed)
-            count += len(rows)
+            count, size = count + len(rows), size + len(packed)
             add_up(total, answer(rows, self.question, self.model))
-        yield row("statistics", count, pack({}, total))
+        yield row("statistics", count, pack({"rows": count, "bytes": size}, total))
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class KeepTask:
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         packer = Packer("fit")
         total: dict[str, Array] = {}
-        count = 0
+        count = size = 0
         for packed in cells(batches):
             rows = self.state.rows(packed)
             index = self._index(rows)
@@ -129,9 +129,11 @@ class KeepTask:
                 add_up(total, answer(kept, "sums"))
             if self.keep in ("all", "active"):
                 add_up(total, answer(rows, "events"))
-            yield from packer.add(kept.current())
+            block = kept.current()
+            size += block.nbytes
+            yield from packer.add(block)
         yield from packer.flush()
-        yield row("statistics", count, pack({}, total))
+        yield row("statistics", count, pack({"rows": count, "bytes": size}, total))
 
     def _index(self, rows: Rows) -> Any:
         if self.keep == "all":

@@ -75,6 +75,7 @@ def test_the_example_of_the_design(load: Load) -> None:
         "out/scores",
         "out/scores_patches",
         "out/scores_history",
+        "out/scores_metrics",
         "out/scores_runs",
     )
 
@@ -650,6 +651,7 @@ def test_the_record_has_every_default(load: Load) -> None:
             "table": "out/scores",
             "patches": "out/scores_patches",
             "history": "out/scores_history",
+            "metrics": "out/scores_metrics",
             "runs": "out/scores_runs",
             "report": "auto",
             "suffix": "_reconciled",

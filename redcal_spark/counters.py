@@ -1,0 +1,52 @@
+"""Counters: what a run took, in plain numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any
+
+
+@dataclass
+class Pass:
+    """One pass over rows: those of a table, or the active ones where Spark keeps them.
+
+    bytes: of packed rows that it read or wrote, where rows were packed.
+    """
+
+    name: str
+    rows: int | None = None
+    bytes: int | None = None
+    seconds: float = 0.0
+
+
+@dataclass
+class Counters:
+    """Grows while a run works.
+
+    jobs: actions on Spark that were started for the rows: a frame written or collected.
+    rows_scanned: rows read from tables. scratch_bytes: packed rows written to scratch.
+    """
+
+    jobs: int = 0
+    rows_scanned: int = 0
+    scratch_bytes: int = 0
+    passes: list[Pass] = field(default_factory=list)
+
+    @contextmanager
+    def timed(self, name: str) -> Iterator[Pass]:
+        """A pass; who makes it says how much it was. One that fails does not count."""
+        found, start = Pass(name), perf_counter()
+        yield found
+        found.seconds = perf_counter() - start
+        self.passes.append(found)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "jobs": self.jobs,
+            "rows_scanned": self.rows_scanned,
+            "scratch_bytes": self.scratch_bytes,
+            "passes": len(self.passes),
+        }
