@@ -48,7 +48,7 @@ def take(ledger: Ledger, fresh: RunRow, lease: timedelta, force: bool = False) -
     force: a new one in any case, unless someone is at work.
     """
     for _ in range(TRIES):
-        known = ledger.rows(fingerprint=fresh.fingerprint)
+        known = [r for r in ledger.rows(fingerprint=fresh.fingerprint) if r.pruned_at is None]
         running = [row for row in known if row.status == "running"]
         for row in running:
             if is_held(row, lease):

@@ -8,6 +8,7 @@ import logging
 import os
 import shutil
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -16,17 +17,21 @@ from rich.console import Console
 from rich.table import Table
 
 from redcal_spark import __version__, evaluation
+from redcal_spark.alerts import CONDITIONS, MEANING, alerts, conditions
 from redcal_spark.audit import Auditor, audit
 from redcal_spark.config import Config
 from redcal_spark.config_file import load_config
 from redcal_spark.demo import CONFIG, ROWS, SCHEMA, SEED, patients
 from redcal_spark.errors import RedcalError, UsageError
+from redcal_spark.logs import FORMATS, Context, Parser, logging_to_stderr
 from redcal_spark.lookup import explain_id
 from redcal_spark.metrics import Metrics
 from redcal_spark.outcome import Outcome, summary
 from redcal_spark.pair import ReconciledPair
+from redcal_spark.prune import age, compact, prune, prune_lines, record_export
 from redcal_spark.report.files import path_on_demand, report_run, write_report
 from redcal_spark.runs import Job
+from redcal_spark.screen import Screen
 from redcal_spark.store.base import Commit
 from redcal_spark.store.deltars import DeltaRsStore
 from redcal_spark.terminal import (
@@ -34,7 +39,6 @@ from redcal_spark.terminal import (
     before_and_after,
     log_table,
     runs_table,
-    set_up_logging,
 )
 from redcal_spark.terminal_audit import audit_tables, explanation_lines
 from redcal_spark.verdict import failures
@@ -43,41 +47,54 @@ from redcal_spark.work import InMemory, Work, choose_engine
 log_line = logging.getLogger("redcal_spark.cli")
 
 EXIT = {"converged": 0, "capped": 3, "stalled": 3, "cut": 3}
-MEANING = {
-    "capped": "stopped by max_rounds or max_steps, before it was done",
-    "stalled": "the next patch rounds to nothing on the patch grid (grid_bits)",
-    "cut": "the guard left out patches that did harm on the judged rows",
-}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code. A user's mistake never shows a traceback."""
     parser = _parser()
+    Parser.given = sys.argv[1:] if arguments is None else arguments
     options = parser.parse_args(arguments)
     if not hasattr(options, "do"):
         parser.print_help(sys.stderr)
         return 2
-    set_up_logging(options.quiet, options.verbose)
+    options.screen, options.context = Screen(), Context()
+    how = options.quiet, options.verbose, options.log_format, options.context, options.screen
+    with options.screen.on(), logging_to_stderr(*how):
+        return _done(options)
+
+
+def _done(options: argparse.Namespace) -> int:
     try:
         return int(options.do(options))
     except RedcalError as err:
-        print(f"redcal {options.command}: {err}", file=sys.stderr)
+        _aside(options, f"redcal {options.command}: {err}", logging.ERROR)
         return err.exit_code
     except BrokenPipeError:  # the reader of our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
-        print("redcal: interrupted", file=sys.stderr)
+        _aside(options, "redcal: interrupted", logging.ERROR)
         return 1
     except Exception as err:
-        if options.verbose:
+        told = f"redcal {options.command}: unexpected {type(err).__name__}: {err}"
+        if not options.verbose:
+            told += "\n  (--verbose shows where; please report it)"
+            _aside(options, told, logging.ERROR)
+        elif options.log_format == "json":
+            log_line.exception(told)
+        elif options.screen.hidden:  # Python would show it all
+            traceback.print_exc()
+        else:
             raise
-        print(
-            f"redcal {options.command}: unexpected {type(err).__name__}: {err}\n"
-            "  (--verbose shows where; please report it)",
-            file=sys.stderr,
-        )
         return 1
+
+
+def _aside(options: argparse.Namespace, text: str, level: int = logging.INFO) -> None:
+    """A line on standard error that is no part of the log; but where that is JSON, it is one."""
+    if options.log_format == "json":
+        log_line.log(level, "%s", text)
+    else:
+        print(text, file=sys.stderr)
 
 
 # --- commands -------------------------------------------------------------------------------------
@@ -121,7 +138,7 @@ def audit_(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(found))
         return 0
-    console = _console()
+    console = _console(options)
     for part in audit_tables(found, _models(job)):
         console.print(part)
     return 0
@@ -129,17 +146,17 @@ def audit_(options: argparse.Namespace) -> int:
 
 def run(options: argparse.Namespace) -> int:
     job = _watched(options)
-    return _ended(options, job, job.run(force=options.force, wait=options.wait))
+    return _closed(options, job, job.run(force=options.force, wait=options.wait))
 
 
 def fit(options: argparse.Namespace) -> int:
     job = _watched(options)
-    return _ended(options, job, job.fit(force=options.force, wait=options.wait))
+    return _closed(options, job, job.fit(force=options.force, wait=options.wait))
 
 
 def resume(options: argparse.Namespace) -> int:
     job = _watched(options)
-    return _ended(options, job, job.resume(options.run, wait=options.wait))
+    return _closed(options, job, job.resume(options.run, wait=options.wait))
 
 
 def apply(options: argparse.Namespace) -> int:
@@ -168,7 +185,7 @@ def evaluate(options: argparse.Namespace) -> int:
         plain = None if certificate is None else certificate.to_json()
         print(json.dumps({"run_id": run, "splits": told, "certificate": plain}))
     elif not options.quiet:
-        _console().print(_table(job, found.metrics))
+        _console(options).print(_table(job, found.metrics))
         if certificate is None:
             print(f"\nnot certified: {job.tables.table} is not what a known run was fitted on")
         else:
@@ -185,7 +202,7 @@ def explain(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(found.to_json()))
         return 0
-    console = _console()
+    console = _console(options)
     for note in found.notes:
         console.print(f"note: {note}", soft_wrap=True)
     for row in found.rows:
@@ -202,7 +219,7 @@ def log(options: argparse.Namespace) -> int:
         for patch in pair.log:
             print(patch.to_line())
         return 0
-    console = _console()
+    console = _console(options)
     console.print(f"run {row.run_id}: {row.status}, {len(pair.log)} patches, {row.rounds} rounds")
     console.print(log_table(pair.log, pair.losses))
     return 0
@@ -210,7 +227,8 @@ def log(options: argparse.Namespace) -> int:
 
 def export(options: argparse.Namespace) -> int:
     job = _job(options)
-    pair = job.pair_of(job.find(options.run))
+    row = job.find(options.run)
+    pair = job.pair_of(row)
     if options.output is None:
         print(json.dumps(pair.to_json()))
     else:
@@ -218,6 +236,7 @@ def export(options: argparse.Namespace) -> int:
             pair.save(options.output)
         except OSError as err:
             raise UsageError(f"{options.output}: {err.strerror}") from err
+        record_export(job, row, options.output)
         if not options.quiet:
             print(f"{len(pair.log)} patches in {options.output}")
     return 0
@@ -238,16 +257,38 @@ def report(options: argparse.Namespace) -> int:
 
 def runs(options: argparse.Namespace) -> int:
     job = _job(options)
+    if options.prune or options.compact:
+        return _housekeeping(options, job)
+    if options.keep is not None or options.older_than is not None or options.dry_run:
+        raise UsageError("runs: --keep, --older-than and --dry-run belong to --prune")
     found = job.ledger.rows()
     if options.json:
         for row in found:
             print(json.dumps(asdict(row), default=str))
         return 0
-    console = _console()
+    console = _console(options)
     console.print(runs_table(found) if found else f"no runs in {job.tables.runs}")
     for row in found:
         if row.error is not None:
             console.print(f"run {row.run_id}: {row.error}", soft_wrap=True)
+    return 0
+
+
+def _housekeeping(options: argparse.Namespace, job: Job) -> int:
+    told: dict[str, object] = {}
+    lines: list[str] = []
+    if options.prune:
+        pruned = prune(job, options.keep, options.older_than, options.dry_run)
+        told |= pruned.to_json()
+        lines += prune_lines(pruned)
+    if options.compact and not options.dry_run:
+        files = compact(job)
+        told["files_of_tables"] = files
+        lines += [f"{name}: {before} files, now {now}" for name, (before, now) in files.items()]
+    if options.json:
+        print(json.dumps(told))
+    elif not options.quiet:
+        print("\n".join(lines))
     return 0
 
 
@@ -264,10 +305,10 @@ def demo(options: argparse.Namespace) -> int:
     if store.last_writer(table) != "demo" or store.open(table).count() != options.rows:
         if not options.quiet:
             told = f"writing {options.rows:,} patients scored by two models to {table}"
-            print(told, file=sys.stderr)
+            _aside(options, told)
         store.write(table, SCHEMA, patients(options.rows), "overwrite", commit)
     options.config, options.set, options.engine = str(config), [], "local"
-    options.wait = True
+    options.wait, options.fail_on = True, ()
     code = run(options)
     if not options.quiet and not options.json:
         hidden = Path(sys.argv[0]).name == "redcal" and shutil.which("redcal") is None
@@ -285,13 +326,11 @@ def demo(options: argparse.Namespace) -> int:
     return code
 
 
-def _console() -> Console:
-    """Standard output; wide where no terminal says how wide it is, so that nothing wraps there.
-
-    Text in notebooks, too: a task on Databricks looks like one, and keeps no HTML.
-    """
+def _console(options: argparse.Namespace) -> Console:
+    """Standard output; wide where no terminal says how wide it is, so that nothing wraps there."""
     width = None if sys.stdout.isatty() else 160
-    return Console(highlight=False, markup=False, emoji=False, width=width, force_jupyter=False)
+    screen: Screen = options.screen
+    return screen.console(highlight=False, markup=False, emoji=False, width=width)
 
 
 # --- helpers --------------------------------------------------------------------------------------
@@ -299,7 +338,9 @@ def _console() -> Console:
 
 def _job(options: argparse.Namespace) -> Job:
     config = _config(options)
-    listener = Terminal(options.quiet or options.json, options.verbose)
+    form = options.log_format
+    quiet = options.quiet or (options.json and form == "text")  # a log for machines was asked for
+    listener = Terminal(quiet, options.verbose, options.screen, options.context, form)
     return Job(config, _work(config), listener)
 
 
@@ -315,7 +356,9 @@ def _config(options: argparse.Namespace) -> Config:
     overrides = list(options.set)
     if options.engine is not None:
         overrides.append(f"engine.name={options.engine}")
-    return load_config(options.config, overrides)
+    config = load_config(options.config, overrides)
+    options.screen.hidden = config.hidden
+    return config
 
 
 def _work(config: Config) -> Work:
@@ -351,6 +394,19 @@ def _held(options: argparse.Namespace, outcome: Outcome) -> int:
     elif not options.quiet:
         print(f"nothing to do: {outcome.held}; --wait waits for it")
     return 0
+
+
+def _closed(options: argparse.Namespace, job: Job, outcome: Outcome) -> int:
+    """Tell how a run ended; what `--fail-on` names is a failure."""
+    code = _ended(options, job, outcome)
+    row = outcome.row
+    if options.log_format == "json" and outcome.pair is not None:
+        told = f"{row.status}: {row.patches:,} patches in {row.rounds:,} rounds"
+        log_line.info("%s on %s rows", told, f"{row.fit_rows:,}")
+    why = alerts(options.fail_on, outcome)
+    for line in why:
+        _aside(options, f"redcal {options.command}: --fail-on {line}", logging.ERROR)
+    return 1 if why else code
 
 
 def _ended(options: argparse.Namespace, job: Job, outcome: Outcome) -> int:
@@ -405,7 +461,7 @@ def _ended(options: argparse.Namespace, job: Job, outcome: Outcome) -> int:
         if (metrics := outcome.metrics(split)) is not None
     }
     print()
-    _console().print(_table(job, found))
+    _console(options).print(_table(job, found))
     print()
     versions = json.loads(row.outputs or "{}")
     for name, table in job.tables._asdict().items():
@@ -430,7 +486,7 @@ def _models(job: Job) -> list[str]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="redcal",
         description="Reconcile two models that lead to different decisions.",
         epilog="Exit: 0 converged or nothing to do, 1 failed, 2 wrong use, configuration or input, "
@@ -456,12 +512,24 @@ def _parser() -> argparse.ArgumentParser:
         sub.add_argument("-q", "--quiet", action="store_true", help="say nothing but errors")
         sub.add_argument("-v", "--verbose", action="store_true", help="say more, with tracebacks")
         sub.add_argument("--json", action="store_true", help="print for machines")
+        sub.add_argument(
+            "--log-format", choices=FORMATS, default="text", help="json: one object a line"
+        )
         sub.set_defaults(do=do)
         return sub
 
     def waits(sub: argparse.ArgumentParser) -> None:
         sub.add_argument(
             "--wait", action="store_true", help="if another process is doing it, wait for it"
+        )
+
+    def alerting(sub: argparse.ArgumentParser) -> None:
+        sub.add_argument(
+            "--fail-on",
+            type=conditions,
+            default=(),
+            metavar="LIST",
+            help=f"exit with 1 on any of these: {','.join(CONDITIONS)}",
         )
 
     sub = command("check", check, "check configuration and schemas; compute nothing")
@@ -474,9 +542,11 @@ def _parser() -> argparse.ArgumentParser:
         sub = command(name, do, text)
         sub.add_argument("--force", action="store_true", help="run even if nothing changed")
         waits(sub)
+        alerting(sub)
     sub = command("resume", resume, "go on with a run that died, on the input it started with")
     sub.add_argument("--run", metavar="ID", help="default: the last unfinished one")
     waits(sub)
+    alerting(sub)
     sub = command("apply", apply, "write the input's rows with the scores of a fitted pair")
     chosen = sub.add_mutually_exclusive_group()
     chosen.add_argument("--run", metavar="ID", help="a run's id, or latest")
@@ -494,7 +564,12 @@ def _parser() -> argparse.ArgumentParser:
     sub = command("report", report, "write a run's report: one HTML file")
     sub.add_argument("--run", metavar="ID", help="a run's id, or latest")
     sub.add_argument("-o", "--output", metavar="FILE", help="default: beside the output table")
-    command("runs", runs, "list the runs in the ledger")
+    sub = command("runs", runs, "list the runs in the ledger, or tidy up after old ones")
+    sub.add_argument("--prune", action="store_true", help="remove what old runs left")
+    sub.add_argument("--keep", type=_positive, metavar="N", help="prune all but the newest N")
+    sub.add_argument("--older-than", type=age, metavar="AGE", help="prune those, as 30d, 8w, 12h")
+    sub.add_argument("--dry-run", action="store_true", help="say what would be pruned")
+    sub.add_argument("--compact", action="store_true", help="put small files together")
     sub = command("demo", demo, "write example data and reconcile it into ./out", config=False)
     sub.add_argument("--rows", type=_positive, default=ROWS, help=f"default: {ROWS:,}")
     sub.add_argument("--force", action="store_true", help="run even if nothing changed")

@@ -43,6 +43,10 @@ class Counters:
         found.seconds = perf_counter() - start
         self.passes.append(found)
 
+    def clear(self) -> None:
+        self.jobs = self.rows_scanned = self.scratch_bytes = 0
+        self.passes.clear()
+
     def to_json(self) -> dict[str, Any]:
         return {
             "jobs": self.jobs,

@@ -15,6 +15,7 @@ import pyarrow as pa
 from redcal_spark import __version__
 from redcal_spark.errors import RunError
 from redcal_spark.pair import SCHEMA_VERSION
+from redcal_spark.redaction import Redaction
 from redcal_spark.store.base import Commit, Store
 
 RUNS_SCHEMA_VERSION = 3
@@ -55,8 +56,13 @@ SCHEMA = pa.schema(
         ("timings", pa.string()),  # JSON: seconds per phase
         ("error", pa.string()),
         ("package_version", pa.string()),
+        ("exports", pa.string()),  # JSON: files made of this run -> what they held, as a digest
+        ("pruned_at", TIME),  # its patches, history and metrics were removed
     ]
 )
+
+# Texts that may hold what `${NAME}` in the configuration stands for; `config` is as written.
+JSON_TEXTS = ("inputs", "model", "outputs", "metrics", "certificate", "audits", "exports")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +100,8 @@ class RunRow:
     timings: str | None = None
     error: str | None = None
     package_version: str = __version__
+    exports: str | None = None
+    pruned_at: datetime | None = None
 
     @property
     def commit(self) -> Commit:
@@ -101,7 +109,7 @@ class RunRow:
 
     @property
     def finished(self) -> bool:
-        return self.status in FINISHED and self.outputs is not None
+        return self.status in FINISHED and self.outputs is not None and self.pruned_at is None
 
     def to_table(self) -> pa.Table:
         return pa.Table.from_pylist(
@@ -119,10 +127,11 @@ class RunRow:
 
 
 class Ledger:
-    """The runs table of a configuration."""
+    """The runs table of a configuration. What that hides is not in the table, but in its rows."""
 
-    def __init__(self, store: Store, table: str):
+    def __init__(self, store: Store, table: str, hidden: Redaction | None = None):
         self._store = store
+        self._hidden = hidden or Redaction()
         self.table = table
 
     @property
@@ -135,13 +144,13 @@ class Ledger:
         A MERGE, not an append: of two appends from one version both would succeed.
         """
         same = {"fingerprint": "fingerprint", "status": "status"}
-        self._store.merge(self.table, row.to_table(), same, row.commit, update=False)
+        self._store.merge(self.table, self._stored(row), same, row.commit, update=False)
         return bool(self.rows(run_id=row.run_id))
 
     def replace(self, row: RunRow) -> bool:
         """Bring a run's row up to date, if its claim is still the one we know. Whether it was."""
         same = {"run_id": "run_id", "claim": "previous_claim"}
-        self._store.merge(self.table, row.to_table(), same, row.commit, insert=False)
+        self._store.merge(self.table, self._stored(row), same, row.commit, insert=False)
         return [found.claim for found in self.rows(run_id=row.run_id)] == [row.claim]
 
     def forget(self, row: RunRow) -> None:
@@ -160,8 +169,25 @@ class Ledger:
                 "name a new one with output.runs"
             )
         known = [] if found is None else found.select(names).to_pylist()
-        runs = (RunRow(**row) for row in known)
+        runs = (RunRow(**row) for row in map(self._read, known))
         return sorted(runs, key=lambda row: (row.started_at, row.run_id))
+
+    def _stored(self, row: RunRow) -> pa.Table:
+        hide = self._hidden
+        new: dict[str, Any] = {
+            name: hide.stored_json(text)
+            for name in JSON_TEXTS
+            if (text := getattr(row, name)) is not None
+        }
+        # an error may spell a value in its own way, and nobody needs it back
+        error = None if row.error is None else hide.stored(hide.text(row.error))
+        return replace(row, **new, error=error).to_table()
+
+    def _read(self, row: dict[str, Any]) -> dict[str, Any]:
+        read = {k: self._hidden.read_json(row[k]) for k in JSON_TEXTS if row[k] is not None}
+        if row["error"] is not None:
+            read["error"] = self._hidden.read(row["error"])
+        return row | read
 
 
 def digest(data: Any) -> str:

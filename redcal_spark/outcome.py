@@ -16,6 +16,9 @@ from redcal_spark.records import measurements
 class Listener:
     """Is told how a run goes; this one does not care."""
 
+    def run(self, run_id: str) -> None:
+        """This run is ours to work on."""
+
     def phase(self, name: str, rows: int | None = None) -> None:
         """A phase starts, over so many rows if that is known."""
 

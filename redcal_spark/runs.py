@@ -16,6 +16,7 @@ from redcal_spark.certificate import Certificate
 from redcal_spark.claim import Claim, take
 from redcal_spark.columns import Columns, Layout, plan
 from redcal_spark.config import Config
+from redcal_spark.dashboard import METRICS, metrics_table
 from redcal_spark.errors import InputError, RedcalError, RunError, UsageError
 from redcal_spark.guard import beta_warning
 from redcal_spark.history import Point
@@ -44,7 +45,7 @@ class Job:
         self.store = store = work.store
         self.listener = listener or Listener()
         self.tables = config.output.tables
-        self.ledger = Ledger(store, self.tables.runs)
+        self.ledger = Ledger(store, self.tables.runs, config.hidden)
         self.split = split_of(config.input)
         self.skip = config.input.on_bad_rows == "skip"
         self.given = config.input  # a resumed run pins its versions
@@ -199,9 +200,10 @@ class Job:
             rows = [row for row in rows if row.run_id == run_id]
             if not rows:
                 raise UsageError(f"no run {run_id!r} in {self.tables.runs}")
+            check_kept(rows[-1])
             if rows[-1].status not in UNFINISHED:
                 raise UsageError(f"run {run_id} is finished: {rows[-1].status}")
-        rows = [row for row in rows if row.status in UNFINISHED]
+        rows = [row for row in rows if row.status in UNFINISHED and row.pruned_at is None]
         if rows and all(row.config_digest != self.digest for row in rows):
             raise UsageError(
                 f"run {rows[-1].run_id} is of another configuration than this one; it cannot be "
@@ -221,12 +223,16 @@ class Job:
         if isinstance(claim, Outcome):
             return claim
         with self._working(claim):
+            counters = self.work.counters
             progress = Progress(self.store, self.tables.patches, claim)
             if claim.resumed is not None:
                 self.listener.note(
                     f"going on with run {claim.row.run_id}: {len(progress.log):,} patches are there"
                 )
-            scanned = self.scan()
+            with counters.timed("scan") as made:
+                scanned = self.scan()
+                made.rows, made.bytes = scanned.gathered.rows, counters.scratch_bytes or None
+            counters.rows_scanned += scanned.gathered.rows
             try:
                 return self._finish(claim, progress, scanned, identity, apply)
             finally:
@@ -265,6 +271,8 @@ class Job:
 
         An input that cannot be used leaves nothing behind where nothing was before.
         """
+        self.listener.run(claim.row.run_id)
+        self.work.counters.clear()
         with claim:
             try:
                 yield
@@ -272,7 +280,7 @@ class Job:
                 told = str(err) if isinstance(err, RedcalError) else f"{type(err).__name__}: {err}"
                 wrong_use = isinstance(err, RedcalError) and err.exit_code == 2
                 try:
-                    row = claim.end("failed", error=told, timings=self._timed())
+                    row = claim.end("failed", error=told, **self._spent())
                     if wrong_use and self._new_ledger and not self._written:
                         self.ledger.forget(row)
                 except RedcalError as second:  # the first one is what must be mended
@@ -299,8 +307,9 @@ class Job:
                 engine=scanned.engine(),
                 zero_calibrations=progress.zero_calibrations,
             )
-        with self._phase("judge"):
+        with self._phase("judge"), self.work.counters.timed("judge") as made:
             points = scanned.histories(pair, self._all_seen(pair.log))
+            made.rows = scanned.replayed
             guard = self.config.reconcile.guard
             pair, histories = verdict(pair, points, guard, self.listener.note)
         with self._phase("write"):
@@ -310,18 +319,23 @@ class Job:
                 self.tables.history, HISTORY, table.to_batches(), "append", self._commit(claim)
             )
         if apply:
-            self._written[self.tables.table], _ = self._write_rows(pair, claim, identity)
+            rows = gathered.rows
+            self._written[self.tables.table], _ = self._write_rows(pair, claim, identity, rows)
         self._unchanged(identity)
         outcome = Outcome(claim.row, pair, histories)
+        counts = {
+            "rows": gathered.rows,
+            "fit_rows": gathered.fit.rows,
+            "judge_rows": gathered.judge.rows,
+            "unlabelled_rows": gathered.unlabelled,
+            "bad_rows": gathered.bad,
+            "patches": len(pair.log),
+            "rounds": pair.log.rounds,
+        }
+        self._write_metrics(claim, pair, counts, histories)
         outcome.row = claim.end(
             pair.status,
-            rows=gathered.rows,
-            fit_rows=gathered.fit.rows,
-            judge_rows=gathered.judge.rows,
-            unlabelled_rows=gathered.unlabelled,
-            bad_rows=gathered.bad,
-            patches=len(pair.log),
-            rounds=pair.log.rounds,
+            **counts,
             progress=None,
             beta=None if pair.resolved.beta is None else float(pair.resolved.beta),
             model=json.dumps(pair.to_json() | {"log": []}),
@@ -329,9 +343,28 @@ class Job:
             metrics=json.dumps(summary(outcome)),
             certificate=json.dumps(pair.certificate.to_json()) if pair.certificate else None,
             audits=json.dumps(audits(pair, histories)),
-            timings=self._timed(),
+            **self._spent(),
         )
         return outcome
+
+    def _write_metrics(
+        self,
+        claim: Claim,
+        pair: ReconciledPair,
+        counts: dict[str, int],
+        histories: dict[str, list[Point]],
+    ) -> None:
+        if pair.certificate is not None:
+            found = pair.certificate.counts.items()
+            counts = counts | {f"checks_{name.replace(' ', '_')}": count for name, count in found}
+        row = claim.row
+        run = {"run_id": row.run_id, "command": row.command, "status": pair.status}
+        counters = self.work.counters
+        table = metrics_table(run, counts, self._timings, counters, histories, pair.losses)
+        name = self.tables.metrics
+        self._written[name] = self.store.write(
+            name, METRICS, table.to_batches(), "append", self._commit(claim)
+        )
 
     def _commit(self, claim: Claim) -> Commit:
         """What a write says of itself. The run must still be ours when we write."""
@@ -349,16 +382,27 @@ class Job:
         if isinstance(claim, Outcome):
             return claim
         with self._working(claim):
-            version, rows = self._write_rows(pair, claim, identity)
-            outputs = json.dumps({self.tables.table: version})
-            row = claim.end(pair.status, rows=rows, outputs=outputs, timings=self._timed())
+            self._written[self.tables.table], rows = self._write_rows(pair, claim, identity)
+            self._write_metrics(claim, replace(pair, certificate=None), {"rows": rows}, {})
+            row = claim.end(
+                pair.status,
+                rows=rows,
+                outputs=json.dumps(self._written),
+                **self._spent(),
+            )
         return Outcome(row, pair)
 
-    def _write_rows(self, pair: ReconciledPair, claim: Claim, identity: Any) -> tuple[int, int]:
-        """The version written, and how many rows it has. A source that changed stops the write."""
-        with self._phase("apply", self.input.count()):
+    def _write_rows(
+        self, pair: ReconciledPair, claim: Claim, identity: Any, known: int | None = None
+    ) -> tuple[int, int]:
+        """The version written, and how many rows it has. A source that changed stops the write.
+
+        known: how many rows the input has.
+        """
+        counters = self.work.counters
+        with self._phase("apply", self.input.count()), counters.timed("apply") as made:
             try:
-                return self.work.write_rows(
+                version, written = self.work.write_rows(
                     self.input,
                     pair,
                     target_of(self.config),
@@ -366,6 +410,9 @@ class Job:
                     self.listener.advance,
                     lambda: self._unchanged(identity),
                 )
+                made.rows = written if known is None else known  # a MERGE tells what it changed
+                counters.rows_scanned += made.rows
+                return version, written
             except InputError:
                 self._unchanged(identity)  # if it changed, that is the reason
                 raise
@@ -408,6 +455,7 @@ class Job:
 
     def pair_of(self, row: RunRow) -> ReconciledPair:
         """The model of a run, from ledger and patches."""
+        check_kept(row)
         assert row.model is not None
         table = self.store.read(self.tables.patches, {"run_id": row.run_id})
         found = PatchLog() if table is None else log_of(table)
@@ -451,8 +499,20 @@ class Job:
             self.listener.done()
             self._timings[name] = self._timings.get(name, 0.0) + time.perf_counter() - start
 
-    def _timed(self) -> str:
-        return json.dumps({name: round(seconds, 3) for name, seconds in self._timings.items()})
+    def _spent(self) -> dict[str, str]:
+        """What the run took so far, for the ledger."""
+        seconds = {name: round(seconds, 3) for name, seconds in self._timings.items()}
+        counters = self.work.counters.to_json()
+        return {"counters": json.dumps(counters), "timings": json.dumps(seconds)}
+
+
+def check_kept(row: RunRow) -> None:
+    """Refuse a run that was pruned."""
+    if row.pruned_at is not None:
+        raise UsageError(
+            f"run {row.run_id} was pruned at {row.pruned_at:%Y-%m-%d %H:%M:%S} UTC: its patches, "
+            "history and metrics are gone (redcal runs --prune)"
+        )
 
 
 def _changes(old: dict[str, Any], new: dict[str, Any]) -> str:

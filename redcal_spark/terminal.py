@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     Progress,
@@ -23,10 +21,12 @@ from rich.table import Table
 from rich.text import Text
 
 from redcal_spark.ledger import RunRow
+from redcal_spark.logs import Context
 from redcal_spark.losses import LossFamily
 from redcal_spark.metrics import Metrics
 from redcal_spark.outcome import Listener
 from redcal_spark.patches import Patch, PatchLog
+from redcal_spark.screen import Screen
 
 log = logging.getLogger("redcal_spark")
 
@@ -50,20 +50,32 @@ class _Rows(ProgressColumn):
 class Terminal(Listener):
     """Tells a person how the run goes, on standard error; results go to standard output."""
 
-    def __init__(self, quiet: bool = False, verbose: bool = False):
+    def __init__(
+        self,
+        quiet: bool = False,
+        verbose: bool = False,
+        screen: Screen | None = None,
+        context: Context | None = None,
+        form: str = "text",
+    ):
         self.losses: LossFamily | None = None  # told before a run
         self.quiet = quiet
         self.verbose = verbose
-        self.console = Console(stderr=True, highlight=False, force_jupyter=False)
-        self.live = self.console.is_terminal and not quiet
+        self.context = context or Context()
+        self.console = (screen or Screen()).console(stderr=True, highlight=False)
+        self.live = self.console.is_terminal and not quiet and form == "text"
         self._progress: Progress | None = None
         self._task = TaskID(0)
         self._patches = 0
         self._calibrations = 0
         self._headed = False
 
+    def run(self, run_id: str) -> None:
+        self.context.run_id = run_id
+
     def phase(self, name: str, rows: int | None = None) -> None:
         self.done()
+        self.context.phase, self.context.round, self.context.step = name, None, None
         if not self.live:
             self._say(PHASES.get(name, name) + ("" if rows is None else f" {rows:,} rows"))
             return
@@ -81,6 +93,7 @@ class Terminal(Listener):
 
     def patch(self, patch: Patch) -> None:
         self._patches += 1
+        self.context.round, self.context.step = patch.round, patch.step
         everywhere = patch.kind == "calibrate" and patch.round is None
         self._calibrations += patch.kind == "calibrate"
         if self._progress is not None:
@@ -275,12 +288,3 @@ def runs_table(found: Sequence[RunRow]) -> Table:
             "" if row.rows is None else f"{row.rows:,}",
         )
     return table
-
-
-def set_up_logging(quiet: bool, verbose: bool) -> None:
-    """Log lines go to standard error; only the command line installs a handler."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    log.handlers[:] = [handler]
-    log.setLevel(logging.ERROR if quiet else logging.DEBUG if verbose else logging.INFO)
-    log.propagate = False

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from redcal_spark.columns import Layout, plan
 from redcal_spark.config import Config
+from redcal_spark.counters import Counters
 from redcal_spark.engines.base import Engine
 from redcal_spark.errors import InputError
 from redcal_spark.gather import Gathered, numbered
@@ -39,6 +40,7 @@ class Scanned(Protocol):
 
     gathered: Gathered
     layout: Layout
+    replayed: int  # rows that `histories` went over
 
     def engine(self) -> Engine | None:
         """Where the active rows are; None: in `gathered`."""
@@ -62,6 +64,7 @@ class Work(Protocol):
     """A store, and what computes on its tables."""
 
     store: Store
+    counters: Counters  # grow with all that is done here
 
     def first(self, table: Table, columns: list[str]) -> pa.RecordBatch | None:
         """Some rows to look at, if there are any."""
@@ -129,6 +132,7 @@ class InMemory:
     def __init__(self, store: Store, threads: int | None = None):
         self.store = store
         self.threads = threads
+        self.counters = Counters()
 
     def first(self, table: Table, columns: list[str]) -> pa.RecordBatch | None:
         return next((batch for batch in table.batches(columns) if batch.num_rows), None)
@@ -215,6 +219,7 @@ class _ScannedHere:
     def __init__(self, gathered: Gathered, layout: Layout, threads: int | None):
         self.gathered = gathered
         self.layout = layout
+        self.replayed = 0
         self._spread = partial(ordered, threads=threads)
 
     def engine(self) -> Engine | None:
@@ -224,6 +229,7 @@ class _ScannedHere:
         found = {} if seen is None else {"fit": seen}
         for name, part in self.gathered.parts.items():
             if name not in found:
+                self.replayed += sum(scan.active.rows for scan in part.scans)
                 found[name] = history(part.totals, part.scans, pair.rules, pair.log, self._spread)
         return found
 

@@ -10,7 +10,6 @@ import hashlib
 import logging
 import shutil
 import tempfile
-import time
 import weakref
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -27,6 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 
 from redcal_spark.blocks import Block
+from redcal_spark.counters import Counters, Pass
 from redcal_spark.engines.base import Engine, Region
 from redcal_spark.engines.local import LocalEngine
 from redcal_spark.engines.scratch import PREFIX, is_leftover, is_path, remove_folder, run_name
@@ -62,8 +62,9 @@ Keep = Literal["all", "active", "frozen"] | Disagreement
 class Scratch:
     """A place that every worker sees: a path, or a schema of the catalog. Emptied at the end."""
 
-    def __init__(self, spark: SparkSession, place: str | None):
+    def __init__(self, spark: SparkSession, place: str | None, counters: Counters | None = None):
         self.spark = spark
+        self.counters = counters or Counters()
         self.place = place if place is not None else _local_place(spark)
         self.name = run_name()
         self._made: list[str] = []
@@ -71,6 +72,7 @@ class Scratch:
     def write(self, frame: DataFrame) -> DataFrame:
         """Write blocks and read them back with a known schema; nothing is computed twice."""
         place = self._next()
+        self.counters.jobs += 1
         writer = (
             frame.write.option("compression", "none")
             # A cell of 4 MB overruns the heap when Parquet looks at sizes every 100 rows only.
@@ -213,12 +215,21 @@ class Stored:
 
     def ask(self, question: Question, model: int = 0) -> dict[str, Array]:
         """One pass: statistics of the rows as patched so far."""
-        start = time.perf_counter()
         frame = self._blocks.mapInArrow(AskTask(self.state, question, model), DDL)
+        with self.scratch.counters.timed(question) as made:
+            total = self._added_up(frame, made)
+        self._spent(made.seconds)
+        return total
+
+    def _added_up(self, frame: DataFrame, made: Pass) -> dict[str, Array]:
+        """Statistics of all tasks, and how much they went over."""
+        self.scratch.counters.jobs += 1
         total: dict[str, Array] = {}
+        made.rows = made.bytes = 0
         for _, data in collected(frame):
-            add_up(total, unpack(data)[1])
-        self._spent(time.perf_counter() - start)
+            told, found = unpack(data)
+            made.rows, made.bytes = made.rows + told["rows"], made.bytes + told["bytes"]
+            add_up(total, found)
         return total
 
     def _spent(self, seconds: float) -> None:
@@ -241,23 +252,21 @@ class Stored:
 
     def rewrite(self, keep: Keep) -> dict[str, Array]:
         """Write the rows as patched so far; the statistics come with the same committed write."""
-        start = time.perf_counter()
-        self._frame = self.scratch.write(self.kept(keep))
-        if keep == "all" and self.pending:
-            self.round = self.pending[-1].round  # inside a round its event stays frozen
-        self._blocks = self._frame.where(col("kind") == "fit").select("data")
-        self.pending = []
-        found = statistics(self._frame)
-        self._rewrite_cost = time.perf_counter() - start
+        with self.scratch.counters.timed("rewrite") as made:
+            self._frame = self.scratch.write(self.kept(keep))
+            if keep == "all" and self.pending:
+                self.round = self.pending[-1].round  # inside a round its event stays frozen
+            self._blocks = self._frame.where(col("kind") == "fit").select("data")
+            self.pending = []
+            found = self.statistics(self._frame, made)
+        self.scratch.counters.scratch_bytes += made.bytes or 0
+        self._rewrite_cost = made.seconds
         self._wasted, self._quickest = 0.0, None
         return found
 
-
-def statistics(frame: DataFrame) -> dict[str, Array]:
-    total: dict[str, Array] = {}
-    for _, data in collected(frame.where(col("kind") == "statistics")):
-        add_up(total, unpack(data)[1])
-    return total
+    def statistics(self, written: DataFrame, made: Pass) -> dict[str, Array]:
+        """Those that were written with blocks."""
+        return self._added_up(written.where(col("kind") == "statistics"), made)
 
 
 def collected(frame: DataFrame) -> Iterator[tuple[str, Any]]:
@@ -293,10 +302,24 @@ class SparkScan:
         self.written = scratch.write(nameless(frame).mapInArrow(task, DDL))
         self.gathered = Gathered.nothing(scanner.rules, scanner.layout.n_classes)
         self.bytes = 0
+        scratch.counters.jobs += 1
         for _, data in collected(self.written.where(col("kind") == "statistics")):
             found, size = unpack_gathered(data)
             self.gathered.merge(found)
             self.bytes += size
+        scratch.counters.scratch_bytes += self.bytes
+
+    @property
+    def row_bytes(self) -> int:
+        """Of a packed row."""
+        layout = self.scanner.layout
+        label_bytes = 4 * layout.n_classes if layout.label == "vector" else 4
+        return 8 * layout.n_classes + label_bytes
+
+    @property
+    def active_rows(self) -> int:
+        """Of both splits."""
+        return self.bytes // self.row_bytes
 
     @property
     def fits_the_driver(self) -> bool:
@@ -308,20 +331,19 @@ class SparkScan:
         if self.fits_the_driver:
             log.info("handing over: %s bytes of active rows go to the driver", f"{self.bytes:,}")
             found: dict[str, list[Block]] = {"fit": [], "judge": []}
-            for kind, data in collected(self.written.where(col("kind") != "statistics")):
-                found[kind] += blocks_of([data])
+            with self.scratch.counters.timed("collect") as made:
+                self.scratch.counters.jobs += 1
+                made.rows, made.bytes = self.active_rows, self.bytes
+                for kind, data in collected(self.written.where(col("kind") != "statistics")):
+                    found[kind] += blocks_of([data])
             for kind, part in (("fit", self.gathered.fit), ("judge", self.gathered.judge)):
                 part.scans = _scans(found[kind], self.scanner.rules, self.threads)
             fit = self.gathered.fit
             return LocalEngine(fit.scans, fit.rows, rules, self.threads)
         stored = Stored(self.scratch, self.written, rules)
         counts = list(self.gathered.fit.totals.events)
-        layout = self.scanner.layout
-        label_bytes = 4 * layout.n_classes if layout.label == "vector" else 4
-        row_bytes = 8 * layout.n_classes + label_bytes
-        return SparkEngine(
-            stored, self.gathered.fit.rows, counts, row_bytes, self.driver_budget, self.threads
-        )
+        rows, budget = self.gathered.fit.rows, self.driver_budget
+        return SparkEngine(stored, rows, counts, self.row_bytes, budget, self.threads)
 
     def histories(self, rules: Rules, log: Sequence[Patch]) -> dict[str, list[Point]]:
         """The one pass after the fit, over the active rows of both splits where they are."""
@@ -336,6 +358,7 @@ class SparkScan:
         task = HistoryTask(rules, tuple(tuple(segment) for segment in cut))
         blocks = self.written.where(col("kind") != "statistics")
         changes: dict[str, list[list[Totals]]] = {name: [] for name in parts}
+        self.scratch.counters.jobs += 1
         for kind, data in collected(blocks.mapInArrow(task, DDL)):
             changes[kind].append(unpack_changes(data))
         return {
@@ -401,15 +424,24 @@ class SparkEngine:
         if self._fits(rows):
             return _HandedOver(self, self._collect(keep))
         scratch = self._stored.scratch
-        frame = scratch.write(self._stored.kept(keep))
+        with scratch.counters.timed("event") as made:
+            made.rows, made.bytes = rows, rows * self._row_bytes
+            frame = scratch.write(self._stored.kept(keep))
+        scratch.counters.scratch_bytes += made.bytes
         return _Frozen(self, Stored(scratch, frame, self._stored.rules, round), frame)
 
     def _fits(self, rows: int) -> bool:
         return rows * self._row_bytes <= self._budget
 
     def _collect(self, keep: Keep) -> list[Block]:
-        found = collected(self._stored.kept(keep))
-        return blocks_of([data for kind, data in found if kind == "fit"])
+        counters = self._stored.scratch.counters
+        with counters.timed("collect") as made:
+            counters.jobs += 1
+            found = collected(self._stored.kept(keep))
+            blocks = blocks_of([data for kind, data in found if kind == "fit"])
+            made.rows = sum(block.rows for block in blocks)
+            made.bytes = sum(block.nbytes for block in blocks)
+        return blocks
 
     def replay(self, log: Sequence[Patch]) -> Region | None:
         if self._local is not None:
@@ -482,7 +514,7 @@ class _Frozen(_Everywhere):
         self._written = written
 
     def sums(self) -> Sums:
-        return _sums(statistics(self._written))
+        return _sums(self._stored.statistics(self._written, Pass("event")))
 
     def patch(self, patch: Patch) -> None:
         super().patch(patch)

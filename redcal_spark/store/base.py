@@ -196,6 +196,17 @@ class Store(Protocol):
         """
         ...
 
+    def delete(self, name: str, key: str, values: Sequence[str], commit: Commit) -> int:
+        """Remove the rows whose column `key` has one of the values, in one commit; how many?
+
+        Nothing is written where there are none. Older versions still have them.
+        """
+        ...
+
+    def compact(self, name: str, commit: Commit) -> tuple[int, int]:
+        """Put small files together; returns how many files there were, and are."""
+        ...
+
     def exists(self, name: str) -> bool:
         """Whether there is such a Delta table."""
         ...

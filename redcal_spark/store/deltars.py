@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,6 +27,7 @@ from redcal_spark.store.folders import beside, make_folder, remove_empty
 from redcal_spark.store.inputs import JoinedTable, RunTable, Side
 from redcal_spark.store.targets import RUN_ID, Existing, Target, check_rows
 
+T = TypeVar("T")
 TRIES = 20  # of a write that lost a race for the next version
 RECENT = 100  # versions among which one just written must be
 
@@ -256,8 +257,7 @@ class DeltaRsStore:
         insert: bool = True,
         update: bool = True,
     ) -> None:
-        # no retries inside: a MERGE that lost a race must look at the rows again
-        properties = CommitProperties(custom_metadata=_metadata(commit), max_commit_retries=0)
+        properties = _once(commit)
         if not insert and not self.exists(name):
             return
         made = make_folder(Path(name))
@@ -285,6 +285,34 @@ class DeltaRsStore:
                     remove_empty(made)
                     raise RunError(f"{name}: could not be written: {first_line(err)}") from err
                 time.sleep(random.uniform(0, 0.1))
+
+    def delete(self, name: str, key: str, values: Sequence[str], commit: Commit) -> int:
+        if not DeltaTable.is_deltatable(name) or not values:
+            return 0
+        wanted = ", ".join("'" + value.replace("'", "''") + "'" for value in values)
+        condition = f"{_quoted(key)} in ({wanted})"
+
+        def delete() -> int:
+            table = DeltaTable(name)
+            there = table.to_pyarrow_table(columns=[key], filesystem=files_of(name))[key]
+            count = pc.sum(pc.is_in(there, pa.array(values, pa.string()))).as_py() or 0
+            if count:
+                table.delete(condition, commit_properties=_once(commit))
+            return int(count)
+
+        return _again(name, delete)
+
+    def compact(self, name: str, commit: Commit) -> tuple[int, int]:
+        if not DeltaTable.is_deltatable(name):
+            return 0, 0
+
+        def compact() -> tuple[int, int]:
+            table = DeltaTable(name)
+            before = len(table.file_uris())
+            table.optimize.compact(commit_properties=_once(commit))
+            return before, len(DeltaTable(name).file_uris())
+
+        return _again(name, compact)
 
     def exists(self, name: str) -> bool:
         return DeltaTable.is_deltatable(name)
@@ -338,6 +366,23 @@ def _metadata(commit: Commit) -> dict[str, str]:
 
 def _properties(commit: Commit) -> CommitProperties:
     return CommitProperties(custom_metadata=_metadata(commit), max_commit_retries=TRIES)
+
+
+def _once(commit: Commit) -> CommitProperties:
+    """No retries inside: who changes rows and lost a race must look at the rows again."""
+    return CommitProperties(custom_metadata=_metadata(commit), max_commit_retries=0)
+
+
+def _again(name: str, change: Callable[[], T]) -> T:
+    """Change a table, with it as it is then if another writer was quicker."""
+    for left in reversed(range(TRIES)):
+        try:
+            return change()
+        except (DeltaError, OSError) as err:
+            if not left or isinstance(err, OSError):
+                raise RunError(f"{name}: could not be written: {first_line(err)}") from err
+            time.sleep(random.uniform(0, 0.1))
+    raise AssertionError
 
 
 def _check_partitions(name: str) -> None:

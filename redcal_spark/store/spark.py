@@ -27,7 +27,7 @@ from redcal_spark.store.files import FileTable
 from redcal_spark.store.folders import beside, missing_folders, remove_empty
 from redcal_spark.store.inputs import Side
 from redcal_spark.store.spark_join import join_frames
-from redcal_spark.store.spark_merge import cluster, merge_rows
+from redcal_spark.store.spark_merge import cluster, merge_rows, saying
 from redcal_spark.store.spark_tables import (
     Place,
     SparkTable,
@@ -178,8 +178,8 @@ class SparkStore:
         mode: Mode,
         commit: Commit,
     ) -> int:
-        """Write rows that are at the driver."""
-        return self.write_frame(name, self._made_of(schema, batches), mode, commit)
+        """Write rows that are at the driver, into one file."""
+        return self.write_frame(name, self._made_of(schema, batches).coalesce(1), mode, commit)
 
     def write_frame(self, name: str, frame: DataFrame, mode: Mode, commit: Commit) -> int:
         """Write a frame as one version. A repeat of the same phase of a run is skipped by Delta."""
@@ -189,18 +189,18 @@ class SparkStore:
         if mode == "append" and not place.is_path and not self._exists(place):
             # a CREATE TABLE AS SELECT would not keep what the commit says of itself
             self._create(place, name, frame.limit(0))
-        writer = self._writer(frame, name, mode, commit)
+        writer = self._writer(frame, mode, commit)
         if mode == "overwrite":
             writer = writer.option("overwriteSchema", "true")
         self._save(writer, place, name, commit)
         return self._version_of(name, commit)
 
-    def _writer(self, frame: DataFrame, name: str, mode: Mode, commit: Commit) -> DataFrameWriter:
+    def _writer(self, frame: DataFrame, mode: Mode, commit: Commit) -> DataFrameWriter:
         return (
             frame.write.format("delta")
             .mode(mode)
             .option("userMetadata", commit.user_metadata)
-            .option("txnAppId", f"{commit.run_id}:{name}")
+            .option("txnAppId", commit.run_id)  # each table has transactions of its own
             .option("txnVersion", str(commit.phase))
         )
 
@@ -219,7 +219,7 @@ class SparkStore:
     def _mark(self, place: Place, name: str, commit: Commit) -> None:
         """An empty version that says that the run was here."""
         nothing = self._frame(place).limit(0)
-        self._save(self._writer(nothing, name, "append", commit), place, name, commit)
+        self._save(self._writer(nothing, "append", commit), place, name, commit)
 
     # --- reconciled rows ------------------------------------------------------------------------
 
@@ -276,7 +276,7 @@ class SparkStore:
             frame = frame.withColumn(RUN_ID, lit(commit.run_id))
         new = old is None and not place.is_path
         # an append that makes a table in a catalog would not keep what the commit says of itself
-        writer = self._writer(frame, name, "overwrite" if new else mode, commit)
+        writer = self._writer(frame, "overwrite" if new else mode, commit)
         if partitions := target.partitions_for(old, frame.columns):
             writer = writer.partitionBy(*partitions)
         if target.evolve and old is not None:
@@ -349,6 +349,38 @@ class SparkStore:
 
         with explained(partial(_unwritten, name)):
             retried(merge)
+
+    def delete(self, name: str, key: str, values: Sequence[str], commit: Commit) -> int:
+        place = Place(name).absolute
+        if not values or not self._exists(place):
+            return 0
+        wanted = self._frame(place).where(col(column(key)).isin(list(values)))
+        if not wanted.limit(1).toArrow().num_rows:
+            return 0
+        sql = f"DELETE FROM {place.sql} WHERE {column(key)} IN ({', '.join('?' * len(values))})"
+
+        removed: list[int] = []
+
+        def delete() -> None:
+            removed.append(int(self.spark.sql(sql, args=list(values)).collect()[0][0]))
+
+        with explained(partial(_unwritten, name)), saying(self.spark, commit):
+            retried(delete)
+        return removed[-1]
+
+    def compact(self, name: str, commit: Commit) -> tuple[int, int]:
+        place = Place(name).absolute
+        if not self._exists(place):
+            return 0, 0
+
+        def files() -> int:
+            detail = self.spark.sql(f"DESCRIBE DETAIL {place.sql}").select("numFiles").collect()
+            return int(detail[0][0])
+
+        before = files()
+        with explained(partial(_unwritten, name)), saying(self.spark, commit):
+            retried(lambda: self.spark.sql(f"OPTIMIZE {place.sql}").collect())
+        return before, files()
 
     def exists(self, name: str) -> bool:
         return self._exists(Place(name).absolute)

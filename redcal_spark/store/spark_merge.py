@@ -38,7 +38,7 @@ def merge_rows(
     merge = merge.whenMatched().updateAll().whenNotMatched().insertAll()
     if target.evolve:
         merge = merge.withSchemaEvolution()
-    with _saying(frame.sparkSession, commit):
+    with saying(frame.sparkSession, commit):
         merge.merge()
 
 
@@ -58,7 +58,7 @@ def _same(new: StructType, there: Sequence[str], id: str) -> Iterator[str]:
 
 def cluster(spark: SparkSession, place: Place, by: Sequence[str], commit: Commit) -> None:
     """Cluster a table: writers of frames cannot, and what they overwrite is clustered no more."""
-    with _saying(spark, commit):
+    with saying(spark, commit):
         spark.sql(f"ALTER TABLE {place.sql} CLUSTER BY ({', '.join(map(column, by))})")
 
 
@@ -71,11 +71,11 @@ def _has_map(kind: DataType) -> bool:
 
 
 @contextmanager
-def _saying(spark: SparkSession, commit: Commit) -> Iterator[None]:
-    """What the commit of a MERGE says of itself.
+def saying(spark: SparkSession, commit: Commit) -> Iterator[None]:
+    """What the commit of a MERGE or of a statement in SQL says of itself.
 
-    Writes of frames take it as an option, a MERGE has no options: Delta looks into the session's
-    settings, so that this one is set for as long as the MERGE takes.
+    Writes of frames take it as an option, these have none: Delta looks into the session's
+    settings, so that this one is set for as long as they take.
     """
     with _SPEAKING:
         try:

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import col
 
 from redcal_spark.columns import Layout
+from redcal_spark.counters import Counters
 from redcal_spark.engines.base import Engine
 from redcal_spark.engines.spark import DRIVER_BUDGET, Scratch, SparkScan
 from redcal_spark.engines.spark_frames import (
@@ -43,6 +44,7 @@ class OnSpark:
         threads: int | None = None,
     ):
         self.store: Any = SparkStore(spark)  # also writes frames, which a Store need not
+        self.counters = Counters()
         self._spark = spark
         self._scratch = scratch
         self._budget = driver_budget
@@ -75,7 +77,7 @@ class OnSpark:
     ) -> ScannedOnSpark:
         source = _frame(table)
         layout = layout_of(source.frame, reconciler.columns, reconciler.n_classes, where=table.name)
-        scratch = Scratch(self._spark, self._scratch)
+        scratch = Scratch(self._spark, self._scratch, self.counters)
         try:
             found = scan_frame(
                 source.frame,
@@ -113,6 +115,7 @@ class OnSpark:
         at_end()
         try:
             version = self.store.put_frame(target, rows, commit)
+            self.counters.jobs += 1
         except RunError as err:
             raise _ours(err, table.name) from err
         _, written = self.store.written(target.table, commit) or (version, 0)
@@ -126,6 +129,7 @@ class ScannedOnSpark:
     def __init__(self, scan: SparkScan, layout: Layout, reconciler: Reconciler, scratch: Scratch):
         self.gathered = scan.gathered
         self.layout = layout
+        self.replayed = 0
         self._scan = scan
         self._reconciler = reconciler
         self._scratch = scratch
@@ -134,6 +138,7 @@ class ScannedOnSpark:
         return self._scan.engine(self._reconciler.fitting_rules(self.layout))
 
     def histories(self, pair: ReconciledPair, seen: list[Point] | None) -> dict[str, list[Point]]:
+        self.replayed = self._scan.active_rows
         return self._scan.histories(pair.rules, pair.log)
 
     def rows_at_hand(self) -> list[Scan] | None:

@@ -79,7 +79,7 @@ def test_apply_from_a_run_from_a_model_and_latest(work: Work) -> None:
     assert work.delta("again/rows").version() == 2
     last = work.runs()[-1]
     assert (last["command"], last["rows"], last["status"]) == ("apply", 600, "converged")
-    assert json.loads(last["outputs"]) == {"again/rows": 2}
+    assert json.loads(last["outputs"]) == {"again/rows": 2, "again/rows_metrics": 2}
 
 
 def test_apply_needs_no_labels_and_no_split(work: Work) -> None:
@@ -282,7 +282,8 @@ def test_verbose_tells_of_every_patch_everywhere(work: Work) -> None:
 def test_json_is_one_document(work: Work) -> None:
     run = work.ran()
     assert run["status"] == "converged"
-    assert run["outputs"] == {"out/rows_patches": 0, "out/rows_history": 0, "out/rows": 0}
+    tables = ("out/rows", "out/rows_patches", "out/rows_history", "out/rows_metrics")
+    assert run["outputs"] == dict.fromkeys(tables, 0)
     assert work.redcal("run", "--json").json == {
         "run_id": run["run_id"], "status": "converged", "unchanged": True
     }  # fmt: skip

@@ -23,7 +23,7 @@ CONFIG = frozenset({"config_base", "config_yaml", "config", "config_file"})
 # From bottom to top. A module may import those of its own layer, but not in a circle, and those
 # below. A folder counts as one module.
 LAYERS: tuple[Iterable[str], ...] = (
-    ("errors",),
+    ("errors", "redaction", "counters"),
     ("fixed_point",),
     ("parameters",),
     ("losses", "events", "patches", "blocks"),
@@ -40,14 +40,15 @@ LAYERS: tuple[Iterable[str], ...] = (
     ("guard", "reconciler"),
     CONFIG,
     ("store",),
-    ("ledger", "records"),
+    ("ledger", "records", "dashboard"),
     ("claim", "progress"),
     ("audit", "demo", "outcome", "work"),
     ("verdict",),
     ("runs",),
     ("evaluation",),
+    ("screen", "logs", "alerts"),
     ("report", "terminal"),
-    ("lookup", "terminal_audit"),
+    ("lookup", "prune", "terminal_audit"),
     ("cli",),
     ("databricks", "notebook"),
     ("__init__", "__main__"),
@@ -55,7 +56,7 @@ LAYERS: tuple[Iterable[str], ...] = (
 HEIGHT = {module: height for height, layer in enumerate(LAYERS) for module in layer}
 
 # Narrower than their layer.
-ONLY = {module: CONFIG | {"errors"} for module in CONFIG}
+ONLY = {module: CONFIG | {"errors", "redaction"} for module in CONFIG}
 
 # Spark workers import these; they have numpy, pyarrow and the zipped package, nothing else of ours.
 WORKER_MODULES = frozenset(

@@ -11,6 +11,7 @@ import pytest
 from redcal_spark import cli
 from redcal_spark.config_file import config_from_tree
 from redcal_spark.config_yaml import parse_yaml
+from redcal_spark.dashboard import METRICS
 from redcal_spark.ledger import SCHEMA
 from redcal_spark.records import HISTORY, PATCHES
 
@@ -51,7 +52,12 @@ def test_every_command_exists() -> None:
 
 @pytest.mark.parametrize(
     ("table", "names"),
-    [("_patches", PATCHES.names), ("_history", HISTORY.names), ("_runs", SCHEMA.names)],
+    [
+        ("_patches", PATCHES.names),
+        ("_history", HISTORY.names),
+        ("_metrics", METRICS.names),
+        ("_runs", SCHEMA.names),
+    ],
 )
 def test_tables_are_as_described(table: str, names: list[str]) -> None:
     (line,) = [x for x in README.splitlines() if x.startswith(f"| `<table>{table}`")]
