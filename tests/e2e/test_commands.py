@@ -88,7 +88,7 @@ def test_apply_needs_no_labels_and_no_split(work: Work) -> None:
     write(late)
     told = work.redcal("apply", "--json")
     assert told.code == 0, told.err
-    assert told.json["outputs"] == {"out/rows": 0}
+    assert told.json["outputs"]["out/rows"] == 0
     assert work.table().num_rows == 50
 
 
