@@ -228,7 +228,7 @@ def log(options: argparse.Namespace) -> int:
 def export(options: argparse.Namespace) -> int:
     job = _job(options)
     row = job.find(options.run)
-    pair = job.pair_of(row)
+    pair = _renamed(job.pair_of(row), job.config.hidden.stored_json)
     if options.output is None:
         print(json.dumps(pair.to_json()))
     else:
@@ -382,8 +382,15 @@ def _work(config: Config) -> Work:
 
 def _model(options: argparse.Namespace, job: Job) -> ReconciledPair:
     if options.model is not None:
-        return ReconciledPair.load(options.model)
+        return _renamed(ReconciledPair.load(options.model), job.config.hidden.read_json)
     return job.pair_of(job.find(options.run))
+
+
+def _renamed(pair: ReconciledPair, change: Callable[[str], str]) -> ReconciledPair:
+    """A model whose names are as the configuration writes them, or as they are."""
+    text = json.dumps(pair.to_json())
+    changed = change(text)
+    return pair if changed == text else ReconciledPair.from_json(json.loads(changed))
 
 
 def _held(options: argparse.Namespace, outcome: Outcome) -> int:

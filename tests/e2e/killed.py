@@ -69,6 +69,8 @@ def prepare(moment: str, store: Any, work: Any, delay: float) -> None:
         "write of the patches": lambda: at(store, write, soon(delay / 5), test=to("_patches")),
         "after the patches": lambda: at(store, write, test=to("_history")),
         "write of the history": lambda: at(store, write, soon(delay / 5), test=to("_history")),
+        "after the rows, before the metrics": lambda: at(store, write, test=to("_metrics")),
+        "write of the metrics": lambda: at(store, write, soon(delay / 5), test=to("_metrics")),
         "write of the rows": lambda: at(*rows, soon(delay / 2)),
         "before the rows": lambda: at(*rows),
         "after the rows": lambda: at(*rows, after=True),

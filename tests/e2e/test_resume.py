@@ -33,6 +33,8 @@ MOMENTS = (
     "write of the rows",
     "before the rows",
     "after the rows",
+    "after the rows, before the metrics",
+    "write of the metrics",
     "before the ledger's last write",
 )
 
@@ -51,10 +53,10 @@ def killed(moment: str, *arguments: str) -> None:
 
 
 def outcome(folder: str = ".") -> dict[str, Any]:
-    """All that a run leaves, without names, times and timings."""
+    """All that a run leaves, without names, times, timings and what is the engine's own."""
     found = {
         name: DeltaTable(f"{folder}/out/{name}").to_pyarrow_table()
-        for name in ("rows", "rows_patches", "rows_history", "rows_runs")
+        for name in ("rows", "rows_patches", "rows_history", "rows_metrics", "rows_runs")
     }
     order = [("split", "ascending"), ("step", "ascending"), ("model", "ascending")]
     history = found["rows_history"].drop_columns(["run_id"])
@@ -64,8 +66,16 @@ def outcome(folder: str = ".") -> dict[str, Any]:
         "rows": found["rows"].sort_by("case").to_pylist(),
         "patches": found["rows_patches"].drop_columns(["run_id"]).sort_by("step").to_pylist(),
         "history": history.sort_by([*order, ("loss", "ascending")]).to_pylist(),
+        "metrics": sorted(numbers(found["rows_metrics"]), key=str),
         "run": {name: last[name] for name in told},
     }
+
+
+def numbers(metrics: pa.Table) -> list[dict[str, Any]]:
+    """What a run achieved and how much it was, but not how long it took and where."""
+    own = ("jobs", "scratch_bytes", "passes")
+    rows = metrics.drop_columns(["run_id", "measured_at"]).to_pylist()
+    return [r for r in rows if r["kind"] in ("count", "quality") and r["name"] not in own]
 
 
 @pytest.fixture
@@ -118,6 +128,10 @@ def test_killed_and_run_again(
     [row] = delta.runs()
     assert row["run_id"] == dead["run_id"]
     assert outcome() == whole
+    metrics = delta.table("out/rows_metrics").sort_by("number").to_pylist()
+    assert len({r["measured_at"] for r in metrics}) == 1  # one write
+    made = {r["name"]: r["counted"] for r in metrics if r["kind"] == "pass"}
+    assert list(made) == ["scan", "judge", "apply"] and made["scan"] == made["apply"] == 600
     assert not [p for p in Path("out").iterdir() if p.name.endswith(".partial")]
     assert delta.ran()["unchanged"]
 

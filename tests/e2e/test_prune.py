@@ -1,0 +1,273 @@
+"""Housekeeping: what old runs left is removed; what is needed stays, and so does the target."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from deltalake import DeltaTable, write_deltalake
+
+from redcal_spark import progress
+from redcal_spark.ledger import Ledger
+from redcal_spark.patches import Patch
+from redcal_spark.store.base import Commit
+from redcal_spark.store.deltars import DeltaRsStore
+from tests.e2e.test_resume import killed
+from tests.e2e.work import Work, scores
+
+SIDES = ("patches", "history", "metrics")
+
+
+def runs_in(work: Work, table: str) -> set[str]:
+    return set(work.table(f"out/rows_{table}")["run_id"].to_pylist())
+
+
+@pytest.fixture
+def three(work: Work) -> tuple[Work, list[str]]:
+    """Three runs of one target, the last of which it has its rows from."""
+    made = [work.ran("run", "--force")["run_id"] for _ in range(3)]
+    return work, made
+
+
+def aged(run_id: str, days: float) -> None:
+    """As if the run had ended so long ago."""
+    ledger = Ledger(DeltaRsStore(), "out/rows_runs")
+    [row] = ledger.rows(run_id=run_id)
+    then = datetime.now(UTC) - timedelta(days=days)
+    assert ledger.replace(replace(row, started_at=then, finished_at=then, previous_claim=row.claim))
+
+
+def test_by_number(three: tuple[Work, list[str]]) -> None:
+    work, (first, second, last) = three
+    target, versions = work.table(), work.delta().version()
+    told = work.redcal("runs", "--prune", "--keep", "2", "--dry-run")
+    assert told.code == 0, told.err
+    assert f"1 runs would be pruned: {first}" in told.out
+    assert runs_in(work, "patches") == {first, second, last}
+
+    patches = work.table("out/rows_patches")["run_id"].to_pylist().count(first)
+    found = work.redcal("runs", "--prune", "--keep", "2", "--json").json
+    assert found["pruned"] == [first] and found["rows"]["out/rows_patches"] == patches
+    for table in SIDES:
+        assert runs_in(work, table) == {second, last}
+        [entry] = work.delta(f"out/rows_{table}").history(1)
+        assert entry["operation"] == "DELETE"
+        assert json.loads(entry["userMetadata"])["redcal_run_id"].startswith("prune-")
+    assert work.table().equals(target) and work.delta().version() == versions
+    rows = {row["run_id"]: row for row in work.runs()}
+    assert rows[first]["status"] == "converged" and rows[first]["pruned_at"] is not None
+    assert rows[second]["pruned_at"] is rows[last]["pruned_at"] is None
+
+    told = work.redcal("runs", "--prune", "--keep", "1")
+    assert f"1 runs pruned: {second}" in told.out and "VACUUM" in told.out
+    told = work.redcal("runs", "--prune", "--keep", "1")
+    assert (told.code, told.out) == (0, "0 runs pruned\n")
+
+
+def test_by_age(three: tuple[Work, list[str]]) -> None:
+    work, (first, second, last) = three
+    aged(first, 40)
+    aged(second, 29)
+    assert work.redcal("runs", "--prune", "--older-than", "6w", "--json").json["pruned"] == []
+    found = work.redcal("runs", "--prune", "--older-than", "30d", "--json").json
+    assert found["pruned"] == [first]
+    assert runs_in(work, "history") == {second, last}
+
+
+def test_what_is_told_of_a_pruned_run(three: tuple[Work, list[str]]) -> None:
+    work, (first, *_) = three
+    work.redcal("runs", "--prune", "--keep", "1")
+    for command in (["log"], ["explain", "--id", "1000"], ["export"], ["apply"], ["resume"]):
+        told = work.redcal(*command, "--run", first)
+        assert told.code == 2
+        assert f"run {first} was pruned at 2" in told.err
+
+
+def test_what_is_needed_stays(work: Work) -> None:
+    """The rows of the target, the newest model, and runs that are not over."""
+    work.tree["input"]["table"] = "scores"
+    write_deltalake("scores", scores())
+    wrote = work.ran()["run_id"]
+    fitted = work.ran("fit", "--set", "reconcile.eta=0.02")["run_id"]
+    Path("config.yaml").write_text(yaml.safe_dump(work.tree, sort_keys=False), "utf-8")
+    killed("first patch", "fit", "-c", "config.yaml", "--set", "reconcile.eta=0.03")
+    dead = work.runs()[-1]["run_id"]
+    newest = work.ran("fit", "--set", "reconcile.eta=0.04")["run_id"]
+    for run_id in (wrote, fitted, dead, newest):
+        aged(run_id, 400)
+    found = work.redcal("runs", "--prune", "--older-than", "1d", "--json").json
+    assert found["pruned"] == [fitted]
+    assert found["kept"] == {
+        wrote: "out/rows has its rows", dead: "it is running", newest: "it is the newest model"
+    }  # fmt: skip
+    assert work.redcal("run").out.startswith("nothing to do")
+    # also when someone else has tidied up the target
+    DeltaTable("out/rows").delete("case = 1000")
+    found = work.redcal("runs", "--prune", "--older-than", "1d", "--json").json
+    assert (found["pruned"], found["kept"][wrote]) == ([], "out/rows has its rows")
+
+
+def test_a_pruned_run_is_no_longer_done_or_to_be_resumed(
+    work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = work.ran("fit")["run_id"]
+    work.ran("fit", "--set", "reconcile.eta=0.02")
+    work.redcal("runs", "--prune", "--keep", "1")
+    again = work.ran("fit")  # its patches are gone, so that it is to do
+    assert again["run_id"] != done and "unchanged" not in again
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("boom")
+
+    monkeypatch.setattr(progress, "EVERY", 0)
+    with monkeypatch.context() as patched:
+        patched.setattr("redcal_spark.runs.history_table", broken)
+        work.redcal("fit", "--set", "reconcile.eta=0.03")
+    failed = work.runs()[-1]
+    assert failed["status"] == "failed"
+    aged(failed["run_id"], 9)
+    found = work.redcal("runs", "--prune", "--older-than", "8d", "--json").json
+    assert found["pruned"] == [failed["run_id"]]
+    told = work.redcal("resume", "--set", "reconcile.eta=0.03")
+    assert (told.code, "nothing to resume" in told.err) == (2, True)
+    assert work.ran("fit", "--set", "reconcile.eta=0.03")["run_id"] != failed["run_id"]
+
+
+def test_a_run_that_someone_took_up_meanwhile_stays(
+    three: tuple[Work, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work, (first, *_) = three
+    rows = Ledger.rows
+    calls: list[int] = []
+
+    def taken(self: Ledger, **equal: str) -> Any:
+        found = rows(self, **equal)
+        if not calls:
+            calls.append(1)
+            table = DeltaTable("out/rows_runs")
+            table.update({"claim": "'other'"}, predicate=f"run_id = '{first}'")
+        return found
+
+    monkeypatch.setattr(Ledger, "rows", taken)
+    found = work.redcal("runs", "--prune", "--keep", "2", "--json").json
+    assert (found["pruned"], found["kept"]) == ([], {first: "someone works on it by now"})
+    assert first in runs_in(work, "patches")
+
+
+def test_a_prune_that_died_is_finished_by_the_next(
+    three: tuple[Work, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work, (first, second, last) = three
+
+    def dies(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(DeltaRsStore, "delete", dies)
+        assert work.redcal("runs", "--prune", "--keep", "2").code == 1
+    assert runs_in(work, "patches") == {first, second, last}
+    assert work.redcal("runs", "--prune", "--keep", "2", "--json").json["pruned"] == []
+    assert runs_in(work, "patches") == runs_in(work, "metrics") == {second, last}
+
+
+def test_other_targets_in_the_same_ledger_are_left_alone(work: Work) -> None:
+    first = work.ran()["run_id"]
+    work.ran("run", "--force")
+    work.tree["output"] = {"table": "second/rows", "runs": "out/rows_runs"}
+    for _ in range(2):
+        work.ran("run", "--force")
+    work.redcal("runs", "--prune", "--keep", "1")
+    assert first in runs_in(work, "patches")
+    assert [row["pruned_at"] is None for row in work.runs()] == [True, True, False, True]
+
+
+def test_exports_go_with_their_run(three: tuple[Work, list[str]]) -> None:
+    work, (first, _, last) = three
+    for name, run_id in (("one.json", first), ("mine.json", first), ("two.json", last)):
+        assert work.redcal("export", "-o", name, "--run", run_id).code == 0
+    Path("mine.json").write_text("{}")  # no longer what was exported
+    found = work.redcal("runs", "--prune", "--keep", "1", "--dry-run", "--json").json
+    assert found["files"] == [str(Path("one.json").absolute())]
+    assert Path("one.json").exists()
+    told = work.redcal("runs", "--prune", "--keep", "1")
+    assert "mine.json stays: it holds something else by now" in told.out
+    assert [Path(x).exists() for x in ("one.json", "mine.json", "two.json")] == [False, True, True]
+
+
+def test_wrong_use(work: Work, capsys: pytest.CaptureFixture[str]) -> None:
+    work.ran()
+    for arguments in ([], ["--keep", "1", "--older-than", "1d"]):
+        told = work.redcal("runs", "--prune", *arguments)
+        assert (told.code, "--keep N or --older-than 30d" in told.err) == (2, True)
+    told = work.redcal("runs", "--keep", "3")
+    assert (told.code, "belong to --prune" in told.err) == (2, True)
+    for option, value in (("--older-than", "30"), ("--older-than", "3y"), ("--keep", "0")):
+        with pytest.raises(SystemExit) as ended:
+            work.redcal("runs", "--prune", option, value)
+        assert ended.value.code == 2
+        said = capsys.readouterr().err
+        assert f"argument {option}: must be" in said and repr(value) in said
+
+
+def test_nothing_there_is_nothing_to_do(work: Work) -> None:
+    assert work.redcal("runs", "--prune", "--keep", "1", "--compact").code == 0
+    assert not Path("out").exists()
+
+
+# --- few files ------------------------------------------------------------------------------------
+
+
+def test_small_files_are_put_together(three: tuple[Work, list[str]]) -> None:
+    work, _ = three
+    before = {name: work.table(f"out/rows_{name}") for name in SIDES}
+    told = work.redcal("runs", "--compact", "--json")
+    assert told.code == 0, told.err
+    for name in (*SIDES, "runs"):
+        count, now = told.json["files_of_tables"][f"out/rows_{name}"]
+        assert count >= 3 and now == 1 == len(work.delta(f"out/rows_{name}").file_uris())
+    for name, table in before.items():
+        assert work.table(f"out/rows_{name}").sort_by("run_id").num_rows == table.num_rows
+    assert len(work.runs()) == 3
+    assert work.redcal("run").out.startswith("nothing to do")
+
+
+def test_a_long_run_saves_ever_more_rarely(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A patch a second for an hour is some 60 writes, and a tenth of the time is lost at most."""
+
+    class Clock:
+        now = 0.0
+
+        def monotonic(self) -> float:
+            return self.now
+
+    class Quick:
+        """Writes take no time."""
+
+        row = type("Row", (), {"run_id": "r", "commit": Commit("r", "f")})()
+        resumed = None
+
+        def update(self, **_: Any) -> None:
+            pass
+
+        def write(self, *_: Any) -> int:
+            saved.append(clock.now)
+            return 0
+
+    clock = Clock()
+    saved: list[float] = []
+    monkeypatch.setattr(progress, "time", clock)
+    quick: Any = Quick()
+    made = progress.Progress(quick, "t", quick)
+    work.ran("fit")
+    patch = work.redcal("log", "--json").lines[0]
+    for second in range(3600):
+        clock.now = float(second)
+        made.patch(Patch.from_json(patch | {"step": second}), 0)
+    assert 30 < len(saved) < 80
+    assert all(later - at <= max(3, 0.1 * at + 2) for at, later in pairwise(saved))
