@@ -180,13 +180,11 @@ class Ledger:
             if (text := getattr(row, name)) is not None
         }
         # an error may spell a value in its own way, and nobody needs it back
-        error = None if row.error is None else hide.stored(hide.text(row.error))
+        error = None if row.error is None else hide.text(row.error)
         return replace(row, **new, error=error).to_table()
 
     def _read(self, row: dict[str, Any]) -> dict[str, Any]:
         read = {k: self._hidden.read_json(row[k]) for k in JSON_TEXTS if row[k] is not None}
-        if row["error"] is not None:
-            read["error"] = self._hidden.read(row["error"])
         return row | read
 
 

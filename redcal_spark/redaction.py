@@ -1,7 +1,7 @@
 """Redaction: what `${NAME}` in a configuration stands for is neither shown nor stored.
 
-Texts that leave the process say `${NAME}` instead, as the configuration does, and `$${` for a `${`
-that is meant. Those that come back, from the ledger, get the values again.
+Texts that leave the process say `${NAME}` instead, as the configuration does. Those that come back,
+from the ledger or an exported model, get the values again; in them `${$}` is a `$` that is meant.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote
 
+# a variable in a configuration, and in a text that is kept
 VARIABLE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)\}|\$\{")
+
+KEPT = re.compile(r"\$\{(\$|[A-Za-z_][A-Za-z0-9_]*)\}")
 
 ANYWHERE = 8  # characters from which on a value is looked for inside of words, too
 IN_TEXT = 3  # what is shorter is looked for as a whole text only: it would be in every sentence
@@ -36,7 +39,7 @@ class Redaction:
         known |= {value: f"${{{name}}}" for name, value in self._values.items() if value}
         self._known = bool(known)
         self._shown = _replacer(_spelt_otherwise(known) | known)
-        self._stored = _replacer(known, r"\$\{")
+        self._stored = _replacer({new: _kept(old) for new, old in known.items()}, {"$": "${$}"})
 
     def __bool__(self) -> bool:
         return self._known
@@ -55,13 +58,8 @@ class Redaction:
 
     def read(self, text: str) -> str:
         """A text as it was before it was stored; variables of another configuration stay."""
-
-        def value(found: re.Match[str]) -> str:
-            if found[0] == "$${":
-                return "${"
-            return self._values.get(found[1] or "", found[0])
-
-        return VARIABLE.sub(value, text) if "${" in text else text
+        values = {**self._values, "$": "$"}
+        return KEPT.sub(lambda found: values.get(found[1], found[0]), text)
 
     def stored_json(self, text: str) -> str:
         """JSON to be kept: its texts and keys one by one, so that it stays JSON."""
@@ -90,17 +88,36 @@ def _spelt_otherwise(texts: Mapping[str, str]) -> dict[str, str]:
     return {
         spelt: old
         for new, old in texts.items()
-        for spelt in (quote(new), json.dumps(new)[1:-1], ascii(new)[1:-1], repr(new)[1:-1])
+        for spelt in (
+            quote(new),
+            json.dumps(new)[1:-1],
+            ascii(new)[1:-1],
+            repr(new)[1:-1],
+            new.replace("'", r"\'"),
+        )
     }
 
 
-def _replacer(texts: Mapping[str, str], escaped: str | None = None) -> Callable[[str], str]:
-    """Replaces texts by others, the longest first; puts a `$` before what is to be escaped."""
+def _kept(written: str) -> str:
+    """A text of the configuration in the form that is kept."""
+
+    def part(found: re.Match[str]) -> str:
+        return "${$}{" if found[0] == "$${" else found[0] if found[1] else "${$}"
+
+    return re.sub(rf"{VARIABLE.pattern}|\$", part, written)
+
+
+def _replacer(
+    texts: Mapping[str, str], signs: Mapping[str, str] | None = None
+) -> Callable[[str], str]:
+    """Replaces texts by others, the longest first, and then single signs."""
     parts = []
     for text in sorted(texts, key=len, reverse=True):
         part = re.escape(text)
         if len(text) < ANYWHERE:
             part = rf"(?<!\w){part}(?!\w)" if len(text) >= IN_TEXT else rf"\A{part}\Z"
         parts.append(part)
-    pattern = re.compile("|".join([*parts, *([escaped] if escaped else [])]) or r"(?!)")
-    return lambda text: pattern.sub(lambda found: texts.get(found[0], f"${found[0]}"), text)
+    parts += map(re.escape, signs or ())
+    pattern = re.compile("|".join(parts) or r"(?!)")
+    new = {**texts, **(signs or {})}
+    return lambda text: pattern.sub(lambda found: new[found[0]], text)

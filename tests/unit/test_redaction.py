@@ -56,8 +56,10 @@ words = st.text(st.sampled_from("ab$ {}é/'"), max_size=12)
 
 @given(words, st.lists(words, min_size=1, max_size=3), words)
 def test_stored_texts_come_back(text: str, values: list[str], tail: str) -> None:
-    hidden = Redaction({f"V{i}": value for i, value in enumerate(values)})
-    for whole in (text, text + values[0] + tail, values[-1]):
+    known = {f"V{i}": value for i, value in enumerate(values)}
+    resolved = "${a}" + values[0]
+    hidden = Redaction(known, {resolved: "$${a}${V0}"})
+    for whole in (text, text + values[0] + tail, values[-1], text + resolved + tail):
         assert hidden.read(hidden.stored(whole)) == whole
         plain = json.dumps({whole: [whole, 1]})
         assert json.loads(hidden.read_json(hidden.stored_json(plain))) == json.loads(plain)
