@@ -90,6 +90,32 @@ def test_on_a_pipe_with_awkward_texts(work: Work) -> None:
     assert any("ärztin ✓" in line["message"] for line in found)
 
 
+def test_warnings_of_libraries_are_lines(work: Work) -> None:
+    Path("config.yaml").write_text(yaml.safe_dump(work.tree, sort_keys=False), "utf-8")
+    script = (
+        "import sys, warnings\n"
+        "from redcal_spark import runs\n"
+        "from redcal_spark.cli import main\n"
+        "made = runs.history_table\n"
+        "def warned(*a):\n"
+        "    warnings.warn('two\\nlines')\n"
+        "    return made(*a)\n"
+        "runs.history_table = warned\n"
+        "sys.exit(main(['run', '-c', 'config.yaml', '--log-format', 'json']))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    [line] = [x for x in lines(done.stderr) if x["logger"] == "py.warnings"]
+    assert "two\nlines" in line["message"]
+    assert (line["level"], line["phase"]) == ("WARNING", "write")
+
+
 @pytest.mark.parametrize("verbose", [False, True])
 def test_failures_are_lines(work: Work, monkeypatch: pytest.MonkeyPatch, verbose: bool) -> None:
     options = ["--log-format", "json", *(["--verbose"] if verbose else [])]

@@ -113,6 +113,21 @@ def test_what_is_needed_stays(work: Work) -> None:
     assert (found["pruned"], found["kept"][wrote]) == ([], "out/rows has its rows")
 
 
+def test_a_run_that_failed_after_its_rows_were_written_stays(
+    work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("boom")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("redcal_spark.runs.metrics_table", broken)
+        assert work.redcal("run").code == 1
+    failed = work.runs()[0]["run_id"]
+    work.ran("fit", "--set", "reconcile.eta=0.02")
+    found = work.redcal("runs", "--prune", "--keep", "1", "--json").json
+    assert (found["pruned"], found["kept"]) == ([], {failed: "out/rows has its rows"})
+
+
 def test_a_pruned_run_is_no_longer_done_or_to_be_resumed(
     work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -557,3 +557,39 @@ def test_types_that_have_no_place() -> None:
     told = refused(RunError, lambda: write("t", spans))
     assert told.startswith("t: could not be written: ")
     assert not Path("t").exists()
+
+
+def test_deleting_the_rows_of_some_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = pa.table({"run_id": ["a", "it's", "b", "a"], "x": [1, 2, 3, 4]})
+    assert STORE.delete("t", "run_id", ["a"], COMMIT) == 0
+    for i in range(4):
+        STORE.write("t", rows.schema, rows.slice(i, 1).to_batches(), "append", COMMIT)
+    assert (
+        STORE.delete("t", "run_id", ["nobody"], COMMIT) == STORE.delete("t", "x", [], COMMIT) == 0
+    )
+    assert DeltaTable("t").version() == 3
+
+    delete, before = DeltaTable.delete, []
+
+    def late(self: DeltaTable, *arguments: Any, **named: Any) -> Any:
+        """Another writer is quicker, once."""
+        if not before:
+            before.append(DeltaTable("t").version())
+            delete(DeltaTable("t"), "x = 4")
+        return delete(self, *arguments, **named)
+
+    monkeypatch.setattr(DeltaTable, "delete", late)
+    assert STORE.delete("t", "run_id", ["a", "it's"], Commit("prune-1", "p")) == 2
+    assert before == [3] and whole("t").to_pylist() == [{"run_id": "b", "x": 3}]
+    [entry] = DeltaTable("t").history(1)
+    assert entry["operation"] == "DELETE" and '"prune-1"' in entry["userMetadata"]
+
+
+def test_small_files_are_put_together() -> None:
+    assert STORE.compact("t", COMMIT) == (0, 0)
+    for i in range(3):
+        write("t", pa.table({"x": [i]}), mode="append")
+    assert STORE.compact("t", Commit("compact-1", "c")) == (3, 1)
+    assert STORE.compact("t", Commit("compact-2", "c")) == (1, 1)
+    assert whole("t")["x"].to_pylist() == [0, 1, 2]
+    assert DeltaTable("t").version() == 3
