@@ -265,6 +265,16 @@ def test_the_numbers_are_those_of_the_run(work: Work) -> None:
                     assert quality[(*place, name, None, loss)] == wanted
 
 
+def test_a_merge_reads_all_rows_though_it_writes_few(work: Work) -> None:
+    work.tree["output"]["mode"] = "merge"
+    for _ in range(2):
+        run_id = work.ran("run", "--force")["run_id"]
+    table = work.table("out/rows_metrics").to_pylist()
+    [apply] = [r for r in table if (r["run_id"], r["name"]) == (run_id, "apply") and r["counted"]]
+    assert apply["counted"] == 600
+    assert json.loads(work.runs()[-1]["counters"])["rows_scanned"] == 1200
+
+
 def queries() -> list[str]:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     return re.findall(r"```sql\n(.*?)```", text, re.DOTALL)
