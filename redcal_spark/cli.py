@@ -248,6 +248,8 @@ def report(options: argparse.Namespace) -> int:
     given = options.output
     path = path_on_demand(job.config.output) if given is None else Path(given)
     write_report(job, row, path)
+    if given is not None:  # the one beside the table is the newest run's, whichever that is
+        record_export(job, row, given)
     if options.json:
         print(json.dumps({"run_id": row.run_id, "report": str(path)}))
     elif not options.quiet:

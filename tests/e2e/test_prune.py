@@ -206,13 +206,17 @@ def test_exports_go_with_their_run(three: tuple[Work, list[str]]) -> None:
     work, (first, _, last) = three
     for name, run_id in (("one.json", first), ("mine.json", first), ("two.json", last)):
         assert work.redcal("export", "-o", name, "--run", run_id).code == 0
+    assert work.redcal("report", "-o", "page.html", "--run", first).code == 0
+    assert work.redcal("report", "-o", "page_2.html", "--run", last).code == 0
     Path("mine.json").write_text("{}")  # no longer what was exported
     found = work.redcal("runs", "--prune", "--keep", "1", "--dry-run", "--json").json
-    assert found["files"] == [str(Path("one.json").absolute())]
+    assert found["files"] == [str(Path(x).absolute()) for x in ("one.json", "page.html")]
     assert Path("one.json").exists()
     told = work.redcal("runs", "--prune", "--keep", "1")
     assert "mine.json stays: it holds something else by now" in told.out
-    assert [Path(x).exists() for x in ("one.json", "mine.json", "two.json")] == [False, True, True]
+    assert not Path("one.json").exists() and not Path("page.html").exists()
+    assert all(Path(x).exists() for x in ("mine.json", "two.json", "page_2.html"))
+    assert Path("out/rows_report.html").exists()  # the newest run's
 
 
 def test_wrong_use(work: Work, capsys: pytest.CaptureFixture[str]) -> None:
