@@ -98,9 +98,14 @@ inputs: string
 model: string
 outputs: string
 metrics: string
+certificate: string
+audits: string
+counters: string
 timings: string
 error: string
 package_version: string
+exports: string
+pruned_at: timestamp[us, tz=UTC]
 """
 
 
