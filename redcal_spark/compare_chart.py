@@ -79,7 +79,8 @@ def draw(found: Sequence[Compared]) -> Any:
                 style = STYLES[one.algorithm]
                 panel.plot(steps, values, label=one.name, drawstyle="steps-post", **style)
                 panel.plot(steps[-1:], values[-1:], "o", color=style["color"], markersize=4)
-            panel.set_xscale("symlog", linthresh=1)
+            panel.set_xscale("symlog", linthresh=10)  # tens for some, tens of thousands for others
+            panel.xaxis.set_major_formatter("{x:,.0f}")
             panel.set_xlim(left=0)
             panel.grid(alpha=0.25)
             rows = f"{one.metrics(split)[0].rows:,} rows {SPLITS[split]}"
