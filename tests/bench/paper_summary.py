@@ -97,7 +97,7 @@ def table(name: str, found: Found) -> str:
     first = {(s, m): Mean.of(starts(found, s, m)) for s in ("fit", "judge") for m in MEASURES}
     lines = [
         f"\n{name}, {len(found)} draws\n",
-        "| | patches | rounds | Brier, fitted | Brier, judged | loss gap, fitted | "
+        "| | patches | rounds of ReDCal | Brier, fitted | Brier, judged | loss gap, fitted | "
         "loss gap, judged | disagree, judged |",
         "|---|---|---|---|---|---|---|---|",
     ]

@@ -9,9 +9,12 @@ from xml.etree import ElementTree
 
 import pytest
 
+from redcal_spark import Reconciler
 from redcal_spark.compare import PROCEDURES
-from redcal_spark.work import InMemory
-from tests.e2e.work import LOSSES, Work
+from redcal_spark.splits import ColumnSplit
+from redcal_spark.tables import batches
+from redcal_spark.work import InMemory, ScannedHere
+from tests.e2e.work import CLASSES, LOSSES, Work, scores
 
 ALPHA = 0.08  # Reconcile's own
 
@@ -39,14 +42,16 @@ def in_order(rows: list[Any]) -> list[Any]:
     return sorted(rows, key=lambda row: (row["step"], row["model"], row["loss"]))
 
 
-@pytest.mark.parametrize("changes", [{}, {"beta": 1e-3, "max_steps": 40}], ids=["auto", "capped"])
+@pytest.mark.parametrize(
+    "changes", [{}, {"alpha": 0.03, "beta": 1e-3, "max_steps": 40}], ids=["auto", "capped"]
+)
 def test_the_numbers_of_four_runs(work: Work, changes: dict[str, Any]) -> None:
     work.tree["reconcile"] |= changes
     told = work.redcal("compare", "--json", "--reconcile-alpha", str(ALPHA))
     assert told.code == 0, told.err  # capped or not: nothing was promised
     procedures = told.json["procedures"]
     assert [one["algorithm"] for one in procedures] == list(PROCEDURES)
-    assert [one["alpha"] for one in procedures] == [ALPHA, 0.005, 0.005, 0.005]
+    assert [one["alpha"] for one in procedures] == [ALPHA, *[changes.get("alpha", 0.005)] * 3]
     for one in procedures:
         expected = of_a_run(work, one["algorithm"])
         assert expected["patches"] > 2
@@ -69,6 +74,35 @@ def test_one_read_and_nothing_written(work: Work, monkeypatch: pytest.MonkeyPatc
     assert work.redcal("compare").code == 0
     assert work.files() == before
     assert len(scans) == 1
+
+
+@pytest.mark.parametrize("algorithm", ["redcal", "reconcile"])
+def test_a_second_look_at_kept_rows_is_a_scan_of_their_own(algorithm: str) -> None:
+    def reconciler(name: str) -> Reconciler:
+        return Reconciler(
+            losses=LOSSES, algorithm=name, alpha=0.03, eta=0.01,
+            model_1="a", model_2="b", label="outcome", classes=CLASSES,
+        )  # fmt: skip
+
+    def scanned(name: str) -> ScannedHere:
+        split = ColumnSplit("fold", "train", "test")
+        found = reconciler(name).gather(batches(table), table.schema, "scores", split)
+        return ScannedHere(*found)
+
+    table = scores()
+    own = scanned(algorithm).gathered
+    again = scanned("decision_calibration").again(reconciler(algorithm)).gathered
+    for name in ("rows", "unlabelled", "unused", "bad", "off_sum"):
+        assert getattr(again, name) == getattr(own, name)
+    for one, two in ((own.fit, again.fit), (own.judge, again.judge)):
+        assert one.rows == two.rows > sum(block.rows for block in two.active) > 0
+        for x, y in zip(one.totals.events, two.totals.events, strict=True):
+            assert (x == y).all()
+        assert (one.totals.gaps == two.totals.gaps).all()
+        assert one.totals.brier == two.totals.brier
+        for block, same in zip(one.active, two.active, strict=True):
+            assert (block.f1 == same.f1).all() and (block.f2 == same.f2).all()
+            assert (block.y == same.y).all()  # type: ignore[union-attr]
 
 
 def test_the_table_says_what_the_json_says(work: Work) -> None:
