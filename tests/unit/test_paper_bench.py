@@ -59,6 +59,17 @@ def test_parameters_are_the_papers() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("setting", "eta", "beta", "reconcile_alpha"),
+    [("paper", 0.01, 1e-5, 0.001), ("auto", 0.01, "auto", 0.05), ("finer", 0.002, "auto", 0.05)],
+)
+def test_settings(setting: Any, eta: float, beta: Any, reconcile_alpha: float) -> None:
+    experiment = EXPERIMENTS["imagenet_100"].under(setting)
+    found = experiment.reconciler({"loss": np.eye(100)}).parameters
+    assert (found.alpha, found.eta, found.beta) == (0.001, eta, beta)
+    assert experiment.reconcile_alpha == reconcile_alpha
+
+
 def test_a_draw_is_of_chance_and_repeatable(data: Path) -> None:
     experiment = EXPERIMENTS["imagenet_10"]
     one, again, other = (paper.draw(experiment, seed) for seed in (4, 4, 5))
