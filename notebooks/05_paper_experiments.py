@@ -74,7 +74,7 @@ found = {}
 for name, experiment in {} if nothing_to_do else paper.EXPERIMENTS.items():
     for setting, draws in (experiment.draws if full else FEW.get(name, {})).items():
         one = experiment.under(setting)
-        found[one.key] = paper.run_all(one, folder, draws, workers=None if full else 1)
+        found[one.key] = paper.run_all(one, folder, draws, workers=1)
 summaries = {key: paper_summary.summary(draws) for key, draws in found.items()}
 
 
