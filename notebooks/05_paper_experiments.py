@@ -106,7 +106,8 @@ for key in found:
 # MAGIC ## Brier score
 # MAGIC
 # MAGIC The paper: ReDCal lowers it, by less than Reconcile; ReDCal after Decision Calibration
-# MAGIC lowers it most. Mean of both models; a procedure that has ended stays where it is.
+# MAGIC lowers it most. Mean of both models, ReDCal's after each of its rounds; a procedure that has
+# MAGIC ended stays where it is.
 
 # COMMAND ----------
 
@@ -198,7 +199,7 @@ def by_classes(setting):
     keys = [key for key in keys if key in found]
     if not keys:
         return None
-    size = (4 * len(keys), 3.8)
+    size = (max(6.4, 4 * len(keys)), 3.8)
     figure, panels = plt.subplots(1, len(keys), figsize=size, squeeze=False, layout="constrained")
     for panel, key in zip(panels[0], keys, strict=True):
         for algorithm in PROCEDURES:
