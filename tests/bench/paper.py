@@ -235,9 +235,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             experiment, draws = replace(experiment, max_steps=20), min(draws, 1)
         if draws:
             print(f"{experiment.key}: {draws} draws ...", file=sys.stderr, flush=True)
-            everything[experiment.key] = found = run_all(experiment, to, draws)
-            print(paper_summary.table(experiment.key, found), flush=True)
+            everything[experiment.key] = run_all(experiment, to, draws)
     summaries = {key: paper_summary.summary(found) for key, found in everything.items()}
     (to / "summary.json").write_text(json.dumps(summaries), encoding="utf-8")
+    print(paper_summary.results_table(everything), end="\n\n")
     print(paper_summary.claims_table(everything))
     return 0

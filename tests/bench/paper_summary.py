@@ -92,32 +92,34 @@ def starts(found: Found, split: str, measure: str) -> Numbers:
     return np.array([draw["redcal"]["curves"][split][measure][0] for draw in found])
 
 
-def table(name: str, found: Found) -> str:
-    """Markdown: what each procedure changed, mean and standard error over the draws."""
-    first = {(s, m): Mean.of(starts(found, s, m)) for s in ("fit", "judge") for m in MEASURES}
+def results_table(found: Mapping[str, Found]) -> str:
+    """Markdown: before, and what each procedure changed: mean and standard error over the draws."""
     lines = [
-        f"\n{name}, {len(found)} draws\n",
-        "| | patches | rounds of ReDCal | Brier, fitted | Brier, judged | loss gap, fitted | "
-        "loss gap, judged | disagree, judged |",
-        "|---|---|---|---|---|---|---|---|",
+        "| set and setting | | patches | rounds of ReDCal | Brier, fitted | Brier, judged | "
+        "loss gap, fitted | loss gap, judged | disagree, judged |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
-    columns = [(s, m) for m in ("brier", "gap") for s in ("fit", "judge")]
-    before = " | ".join(f"{first[c].value:.4f}" for c in columns)
-    apart = first["judge", "disagreement"].value
-    lines.append(f"| before | | | {before} | {apart:.1%} |")
-    for algorithm, title in PROCEDURES.items():
-        changes = " | ".join(
-            str(Mean.of(ends(found, algorithm, s, m) - starts(found, s, m))) for s, m in columns
-        )
-        own = [draw[algorithm] for draw in found]
-        capped = sum(one["status"] != "converged" for one in own)
-        patches = f"{np.mean([one['patches'] for one in own]):,.1f}"
-        rounds = f"{np.mean([one['rounds'] for one in own]):,.1f}"
-        if capped:
-            patches += f" ({capped} capped)"
-        left = float(np.mean(ends(found, algorithm, "judge", "disagreement")))
-        lines.append(f"| {title} | {patches} | {rounds} | {changes} | {left:.1%} |")
+    for name, draws in found.items():
+        lines += _results(f"{name}, {len(draws)} draws", draws)
     return "\n".join(lines)
+
+
+def _results(name: str, found: Found) -> Iterator[str]:
+    columns = [(split, measure) for measure in ("brier", "gap") for split in ("fit", "judge")]
+    before = " | ".join(f"{starts(found, *column).mean():.4f}" for column in columns)
+    apart = starts(found, "judge", "disagreement").mean()
+    yield f"| **{name}** | before | | | {before} | {apart:.1%} |"
+    for algorithm, title in PROCEDURES.items():
+        own = [draw[algorithm] for draw in found]
+        patches, rounds = (np.mean([one[name] for one in own]) for name in ("patches", "rounds"))
+        capped = sum(one["status"] != "converged" for one in own)
+        told = f"{patches:,.1f}" + (f" ({capped} capped)" if capped else "")
+        changes = " | ".join(
+            str(Mean.of(ends(found, algorithm, *column) - starts(found, *column)))
+            for column in columns
+        )
+        apart = ends(found, algorithm, "judge", "disagreement").mean()
+        yield f"| | {title} | {told} | {rounds:.1f} | {changes} | {apart:.1%} |"
 
 
 # --- claims ---------------------------------------------------------------------------------------
@@ -175,8 +177,7 @@ def claims(found: Found) -> Iterator[tuple[str, Mean, str]]:
 def claims_table(found: Mapping[str, Found]) -> str:
     """Markdown: a line a claim, a column a set and setting."""
     lines = [
-        "\nclaims, on the judged rows: the mean difference over the draws (below 0: as claimed)\n",
-        "| | " + " | ".join(found) + " |",
+        "| judged rows; below 0: as claimed | " + " | ".join(found) + " |",
         "|---|" + "---|" * len(found),
     ]
     columns = [list(claims(draws)) for draws in found.values()]

@@ -127,7 +127,7 @@ def test_the_command(
         f"{name}-{setting}" for name in ("ham10000", "imagenet_10") for setting in ("paper", "auto")
     }
     for key in summary:
-        assert f"{key}, 1 draws" in told
+        assert f"| **{key}, 1 draws** | before |" in told
     monkeypatch.setattr(paper, "compared", None)  # nothing is left to compute
     assert main(arguments) == 0
     assert capsys.readouterr().out == told
@@ -172,6 +172,17 @@ def test_means_and_standard_errors() -> None:
     line = told["procedures"]["redcal"]["judge"]["gap"]
     assert line["mean"] == pytest.approx([1.0, 0.6])
     assert line["error"] == pytest.approx([0.0, 0.1])
+
+
+def test_the_table_of_results() -> None:
+    found = made_up([{"redcal": 0.5}, {"redcal": 0.7}])
+    lines = paper_summary.results_table({"x": found}).splitlines()
+    assert len(lines) == 2 + 1 + len(PROCEDURES)
+    assert (
+        lines[2] == "| **x, 2 draws** | before | | | 1.0000 | 1.0000 | 1.0000 | 1.0000 | 100.0% |"
+    )
+    change = " | ".join(["-0.4000 ± 0.1000"] * 4)
+    assert f"| | ReDCal | 1.0 | 1.0 | {change} | 60.0% |" in lines
 
 
 @pytest.mark.parametrize(
