@@ -11,8 +11,9 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
@@ -24,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from redcal_spark import Reconciler
+from redcal_spark import Reconciler, history
 from redcal_spark.compare import RECONCILE_ALPHA, Compared, compare
 from redcal_spark.errors import GridWarning
 from redcal_spark.metrics import Metrics
@@ -48,6 +49,7 @@ class Experiment:
     setting: "paper" has the paper's beta, and its alpha for Reconcile too, of which the paper says
     nothing; "auto" has beta: auto and Reconcile's default alpha; "finer" is auto with eta / 5.
     rows: at most so many are drawn. max_steps: where it binds, results say `capped`.
+    points: measured during a calibration everywhere.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Experiment:
     eta: float = 0.01
     rows: int | None = None
     max_steps: int = 100_000
+    points: int = history.POINTS
 
     @property
     def key(self) -> str:
@@ -95,9 +98,15 @@ EXPERIMENTS = {
     for one in (
         Experiment("ham10000", 7, 2, 0.1, 1e-6, 0.5, {"paper": 10, "auto": 40}),
         _imagenet(10, draws={"paper": 20, "auto": 20}),
-        _imagenet(100, draws={"paper": 4, "auto": 20, "finer": 20}),
-        # a fifth of the images and few patches: a step at 1,000 classes costs a hundred at 10
-        _imagenet(1_000, draws={"paper": 2, "auto": 4, "finer": 4}, rows=10_000, max_steps=100),
+        _imagenet(100, draws={"paper": 2, "auto": 20, "finer": 20}),
+        # as many rows as at 100 classes; measuring them takes ten times as long
+        _imagenet(
+            1_000,
+            draws={"paper": 2, "auto": 4, "finer": 4},
+            rows=5_000,
+            max_steps=1_000,
+            points=20,
+        ),
     )
 }
 
@@ -164,7 +173,18 @@ def compared(experiment: Experiment, drawn: Draw) -> list[Compared]:
         found = variant.gather(batches(table), table.schema, experiment.name, SPLIT)
         return ScannedHere(*found, 1)
 
-    return compare(reconciler, scan, experiment.reconcile_alpha)
+    with measured_at(experiment.points):
+        return compare(reconciler, scan, experiment.reconcile_alpha)
+
+
+@contextmanager
+def measured_at(points: int) -> Iterator[None]:
+    """So many points of a calibration everywhere, for a while."""
+    before, history.POINTS = history.POINTS, points
+    try:
+        yield
+    finally:
+        history.POINTS = before
 
 
 def told(one: Compared) -> dict[str, Any]:
