@@ -15,7 +15,6 @@
 
 # COMMAND ----------
 
-import itertools
 import os
 import sys
 from pathlib import Path
@@ -35,18 +34,8 @@ folder = Path("out/paper" if full else "out/paper_notebook")
 nothing_to_do = paper.missing()
 print(nothing_to_do or f"predictions in {paper.folder()}")
 
-if "display" not in globals():  # not on Databricks: tables are printed, figures kept as files
-    numbers = itertools.count(1)
-
-    def display(shown):
-        if isinstance(shown, plt.Figure):
-            folder.mkdir(parents=True, exist_ok=True)
-            path = folder / f"figure_{next(numbers)}.png"
-            shown.savefig(path, dpi=110)
-            print(f"figure: {path}")
-        else:
-            print(shown.to_string())
-
+if "display" not in globals():  # not on Databricks
+    from redcal_spark.notebook import display
 
 # COMMAND ----------
 
@@ -125,7 +114,7 @@ def curve(panel, summary, algorithm, split, measure):
     panel.grid(alpha=0.25)
 
 
-def brier(keys):
+def brier(name, keys):
     """A row a setting, fitted rows on the left, judged on the right."""
     size = (10, 3 * len(keys) + 0.6)
     figure, panels = plt.subplots(len(keys), 2, figsize=size, squeeze=False, layout="constrained")
@@ -133,7 +122,8 @@ def brier(keys):
         for panel, (split, title) in zip(line, SPLITS.items(), strict=True):
             for algorithm in PROCEDURES:
                 curve(panel, summaries[key], algorithm, split, "brier")
-            panel.set_title(f"Brier score, {key}, {title}", fontsize="medium")
+            panel.set_title(f"{key}, {title}", fontsize="medium")
+    figure.suptitle(f"Brier score: {name}")
     legend(figure, panels)
     return figure
 
@@ -152,7 +142,7 @@ def legend(figure, panels):
 for name in ("imagenet_100", "ham10000"):
     keys = [key for key in found if key.rpartition("-")[0] == name]
     if keys:
-        display(brier(keys))
+        display(brier(name, keys))
 
 # COMMAND ----------
 
@@ -174,7 +164,8 @@ def gaps(key):
         for panel, pair in zip(line, PAIRS, strict=True):
             for algorithm in pair:
                 curve(panel, summaries[key], algorithm, split, "gap")
-            panel.set_title(f"loss gap, {key}, {title}", fontsize="medium")
+            panel.set_title(title, fontsize="medium")
+    figure.suptitle(f"Loss gap: {key}, {len(found[key])} draws")
     legend(figure, panels)
     return figure
 
@@ -204,8 +195,8 @@ def by_classes(setting):
     for panel, key in zip(panels[0], keys, strict=True):
         for algorithm in PROCEDURES:
             curve(panel, summaries[key], algorithm, "judge", "gap")
-        panel.set_title(f"{key}, judged rows", fontsize="medium")
-    panels[0, 0].set_ylabel("loss gap")
+        panel.set_title(key, fontsize="medium")
+    figure.suptitle(f"Loss gap on judged rows by classes: {setting}")
     legend(figure, panels)
     return figure
 
