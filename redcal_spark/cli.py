@@ -19,6 +19,8 @@ from rich.table import Table
 from redcal_spark import __version__, evaluation
 from redcal_spark.alerts import CONDITIONS, MEANING, alerts, conditions
 from redcal_spark.audit import Auditor, audit
+from redcal_spark.compare import RECONCILE_ALPHA, compare_job
+from redcal_spark.compare_chart import check_chart, write_chart
 from redcal_spark.config import Config
 from redcal_spark.config_file import load_config
 from redcal_spark.demo import CONFIG, ROWS, SCHEMA, SEED, patients
@@ -41,6 +43,7 @@ from redcal_spark.terminal import (
     runs_table,
 )
 from redcal_spark.terminal_audit import audit_tables, explanation_lines
+from redcal_spark.terminal_compare import comparison_tables
 from redcal_spark.verdict import failures
 from redcal_spark.work import InMemory, Work, choose_engine
 
@@ -193,6 +196,26 @@ def evaluate(options: argparse.Namespace) -> int:
             for line in certificate.lines():
                 print(f"  {line}")
     return 0 if certificate is None or certificate.passed else 1
+
+
+def compare(options: argparse.Namespace) -> int:
+    if options.output is not None:
+        check_chart(options.output)  # before hours are spent
+    job = _job(options)
+    found = compare_job(job, options.reconcile_alpha)
+    if options.output is not None:
+        write_chart(found, options.output)
+    if options.json:
+        told = {"input": job.input.name, "procedures": [one.to_json() for one in found]}
+        print(json.dumps(told))
+        return 0
+    if not options.quiet:
+        console = _console(options)
+        for part in comparison_tables(found):
+            console.print(part)
+        if options.output is not None:
+            print(f"\n  chart    {options.output}")
+    return 0
 
 
 def explain(options: argparse.Namespace) -> int:
@@ -562,6 +585,15 @@ def _parser() -> argparse.ArgumentParser:
     chosen.add_argument("--model", metavar="FILE", help="an exported model")
     waits(sub)
     command("evaluate", evaluate, "measure and certify the written rows anew, from the rows alone")
+    sub = command("compare", compare, "run four procedures on the same rows; write no tables")
+    sub.add_argument(
+        "--reconcile-alpha",
+        type=_share,
+        default=RECONCILE_ALPHA,
+        metavar="X",
+        help="Reconcile's own alpha, in units of probability; default: %(default)s",
+    )
+    sub.add_argument("-o", "--output", metavar="FILE", help="also draw a chart: .svg or .html")
     sub = command("log", log, "print the patch log of the last run of this configuration")
     sub.add_argument("--run", metavar="ID", help="a run's id, or latest")
     sub = command("explain", explain, "tell which patches touched a row, and why")
@@ -583,6 +615,16 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--rows", type=_positive, default=ROWS, help=f"default: {ROWS:,}")
     sub.add_argument("--force", action="store_true", help="run even if nothing changed")
     return parser
+
+
+def _share(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= 1:
+        raise argparse.ArgumentTypeError(f"must be a number above 0 and up to 1, got {text!r}")
+    return value
 
 
 def _positive(text: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -98,14 +98,28 @@ class Scanner:
         found.unused = int(np.count_nonzero(usable)) - found.fit.rows - found.judge.rows
         return found
 
+    def again(self, known: Gathered) -> Gathered:
+        """Rows that an earlier scan kept all of, by the rules of this one."""
+        found = []
+        for old in (known.fit, known.judge):
+            part = Part(Totals.none(self.rules.losses, self.layout.n_classes))
+            for block in old.active:
+                part.merge(self._scanned(block))
+            found.append(part)
+        return replace(known, fit=found[0], judge=found[1])
+
     def _add(self, part: Part, block: Block, mask: Mask) -> None:
         if not mask.all():
             block = block.take(mask)
         if block.rows:
-            known = classify(block, self.rules)
-            part.totals = measure(block, self.rules, known, audit=self.audit)
-            if not self.audit:
-                part.scans.append(scan(block, self.rules, self.everywhere, known))
+            found = self._scanned(block)
+            part.totals, part.scans = found.totals, found.scans
+
+    def _scanned(self, block: Block) -> Part:
+        known = classify(block, self.rules)
+        totals = measure(block, self.rules, known, audit=self.audit)
+        kept = [] if self.audit else [scan(block, self.rules, self.everywhere, known)]
+        return Part(totals, kept)
 
 
 def gather(

@@ -57,6 +57,13 @@ class Scanned(Protocol):
         """The active fitting rows as they were read; None: they are too many for one process."""
         ...
 
+    def again(self, reconciler: Reconciler) -> Scanned | None:
+        """The rows of a scan that kept them all, scanned for another reconciler.
+
+        None: they are not held here, and the input must be read again.
+        """
+        ...
+
     def close(self) -> None: ...
 
 
@@ -161,10 +168,10 @@ class InMemory:
         wanted: list[str],
         split: Split | None,
         progress: Progress,
-    ) -> _ScannedHere:
+    ) -> ScannedHere:
         batches = table.batches(wanted)
         found = reconciler.gather(batches, table.schema, table.name, split, progress)
-        return _ScannedHere(*found, self.threads)
+        return ScannedHere(*found, self.threads)
 
     def write_rows(
         self,
@@ -215,11 +222,14 @@ class InMemory:
             yield batch
 
 
-class _ScannedHere:
-    def __init__(self, gathered: Gathered, layout: Layout, threads: int | None):
+class ScannedHere:
+    """What a scan kept, in memory."""
+
+    def __init__(self, gathered: Gathered, layout: Layout, threads: int | None = None):
         self.gathered = gathered
         self.layout = layout
         self.replayed = 0
+        self._threads = threads
         self._spread = partial(ordered, threads=threads)
 
     def engine(self) -> Engine | None:
@@ -235,6 +245,10 @@ class _ScannedHere:
 
     def rows_at_hand(self) -> list[Scan] | None:
         return self.gathered.fit.scans
+
+    def again(self, reconciler: Reconciler) -> ScannedHere:
+        gathered = reconciler.scanner(self.layout).again(self.gathered)
+        return ScannedHere(gathered, self.layout, self._threads)
 
     def close(self) -> None:
         pass

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from tests.dense import from_top5, vectors
 from tests.helpers import Array
 from tests.oracle import Problem
 
@@ -59,11 +60,6 @@ def shuffled(f1: Array, f2: Array, y: Array) -> RealSet:
     return RealSet(f1[order], f2[order], y[order])
 
 
-def vectors(column: Any) -> Array:
-    rows = column.combine_chunks()
-    return np.asarray(rows.flatten()).reshape(len(rows), -1)
-
-
 @cache
 def load(name: str) -> RealSet:
     """A set by name: nfl_elo, dermamnist, mnist_pycalib, imagenet_10 or imagenet_100."""
@@ -83,14 +79,5 @@ def imagenet(classes: int) -> RealSet:
     y = table["label"].to_numpy()
     drawn = np.sort(np.random.default_rng(classes).choice(1_000, classes, replace=False))
     kept = np.flatnonzero(np.isin(y, drawn))
-    scores = []
-    for model in ("f1", "f2"):
-        cls = vectors(table[f"{model}_cls"])[kept].astype(np.intp)
-        prob = vectors(table[f"{model}_prob"])[kept].astype(np.float64)
-        rest = np.maximum(1 - prob.sum(axis=1), 1e-6) / 995
-        dense = np.repeat(rest[:, None], 1_000, axis=1)
-        np.put_along_axis(dense, cls, prob, axis=1)
-        dense /= dense.sum(axis=1, keepdims=True)
-        part = dense[:, drawn]
-        scores.append(part / part.sum(axis=1, keepdims=True))
+    scores = [from_top5(table, model, kept, drawn) for model in ("f1", "f2")]
     return shuffled(scores[0], scores[1], np.searchsorted(drawn, y[kept]))

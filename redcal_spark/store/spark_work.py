@@ -149,6 +149,10 @@ class ScannedOnSpark:
         engine.close()
         return self.gathered.fit.scans
 
+    def again(self, reconciler: Reconciler) -> None:
+        """Their totals would take a job over the rows, which is what a scan is."""
+        return None
+
     def close(self) -> None:
         self._scratch.close()
 

@@ -1,4 +1,7 @@
-"""`python -m tests.bench`: everything; or name sections and measurements."""
+"""`python -m tests.bench`: everything; or name sections and measurements.
+
+`python -m tests.bench paper` is apart: the paper's experiments, which measure no speed.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from redcal_spark.parallel import blas
-from tests.bench import core, spark, tables
+from tests.bench import core, paper, spark, tables
 from tests.bench.timing import Result, machine, table
 
 Measurement = Callable[[bool], Result]
@@ -32,6 +35,9 @@ SECTIONS: dict[str, dict[str, Measurement]] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    given_here = sys.argv[1:] if arguments is None else arguments
+    if given_here[:1] == ["paper"]:
+        return paper.main(given_here[1:])
     names = [*SECTIONS, *(name for section in SECTIONS.values() for name in section)]
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="name", help=f"of: {', '.join(names)}")

@@ -10,9 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.dense import vectors
 from tests.e2e.work import Work
 from tests.helpers import Array
-from tests.real_data import FOLDER, read, vectors
+from tests.real_data import FOLDER, read
 
 IMAGES = 3_000
 

@@ -1,0 +1,263 @@
+"""The paper's experiments on real predictions: repeated draws of losses, classes and splits.
+
+`python -m tests.bench paper [--quick] [--to FOLDER] [set ...]` writes one small file a draw, leaves
+out those that are there already, and prints what all of them say together.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from redcal_spark import Reconciler, history
+from redcal_spark.compare import RECONCILE_ALPHA, Compared, compare
+from redcal_spark.errors import GridWarning
+from redcal_spark.metrics import Metrics
+from redcal_spark.splits import ColumnSplit
+from redcal_spark.tables import batches, from_numpy
+from redcal_spark.terminal_compare import mean_brier, mean_gap
+from redcal_spark.work import Scanned, ScannedHere
+from tests.bench import paper_summary
+from tests.dense import Scores, from_top5, vectors
+
+VARIABLE = "REDCAL_DATA"
+SPLIT = ColumnSplit("part", "fit", "judge")
+Setting = Literal["paper", "auto", "finer"]
+SETTINGS: tuple[Setting, ...] = ("auto", "finer", "paper")  # the paper's takes longest
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One set under one setting.
+
+    setting: "paper" has the paper's beta, and its alpha for Reconcile too, of which the paper says
+    nothing; "auto" has beta: auto and Reconcile's default alpha; "finer" is auto with eta / 5.
+    rows: at most so many are drawn. max_steps: where it binds, results say `capped`.
+    points: measured during a calibration everywhere.
+    """
+
+    name: str
+    classes: int
+    actions: int
+    alpha: float
+    beta: float
+    fitted: float  # share of the rows
+    draws: dict[Setting, int]
+    setting: Setting = "paper"
+    eta: float = 0.01
+    rows: int | None = None
+    max_steps: int = 100_000
+    points: int = history.POINTS
+
+    @property
+    def key(self) -> str:
+        return f"{self.name}-{self.setting}"
+
+    def under(self, setting: Setting) -> Experiment:
+        return replace(self, setting=setting)
+
+    @property
+    def reconcile_alpha(self) -> float:
+        return self.alpha if self.setting == "paper" else RECONCILE_ALPHA
+
+    def reconciler(self, losses: Any) -> Reconciler:
+        return Reconciler(
+            losses=losses,
+            alpha=self.alpha,
+            eta=self.eta / 5 if self.setting == "finer" else self.eta,
+            beta=self.beta if self.setting == "paper" else "auto",
+            max_steps=self.max_steps,
+            threads=1,  # draws are spread over the cores
+        )
+
+
+def _imagenet(classes: int, **given: Any) -> Experiment:
+    name = f"imagenet_{classes}"
+    return Experiment(name, classes, 10, 0.1 / classes, 0.001 / classes, 0.8, **given)
+
+
+# ImageNet with 100 classes has the parameters of the paper's main experiment, too.
+EXPERIMENTS = {
+    one.name: one
+    for one in (
+        Experiment("ham10000", 7, 2, 0.1, 1e-6, 0.5, {"paper": 10, "auto": 40}),
+        _imagenet(10, draws={"paper": 20, "auto": 20}),
+        _imagenet(100, draws={"paper": 2, "auto": 20, "finer": 20}),
+        # as many rows as at 100 classes; measuring them takes ten times as long
+        _imagenet(
+            1_000,
+            draws={"paper": 2, "auto": 4, "finer": 4},
+            rows=5_000,
+            max_steps=1_000,
+            points=20,
+        ),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Rows in an order of chance, those to fit first, and one loss with N(0, 1) costs."""
+
+    f1: Scores
+    f2: Scores
+    y: Any
+    fitted: int
+    costs: Scores
+
+
+def folder() -> Path:
+    """Where the real predictions are: $REDCAL_DATA, or beside the repository."""
+    beside = Path(__file__).parents[3] / "shared" / "data"
+    return Path(os.environ.get(VARIABLE, beside))
+
+
+def missing() -> str | None:
+    """Why there is nothing to experiment with, if so."""
+    names = ("imagenet_top5.parquet", "dermamnist.parquet")
+    absent = [name for name in names if not (folder() / name).is_file()]
+    if not absent:
+        return None
+    return f"no {', no '.join(absent)} in {folder()}; {VARIABLE} says where they are"
+
+
+def draw(experiment: Experiment, seed: int) -> Draw:
+    """The same for every setting, so that settings compare, too."""
+    rng = np.random.default_rng([seed, experiment.classes])
+    if experiment.name == "ham10000":
+        table = pq.read_table(folder() / "dermamnist.parquet", columns=["label", "f1", "f2"])
+        y = table["label"].to_numpy()
+        one, two = (vectors(table[name]).astype(np.float64) for name in ("f1", "f2"))
+    else:
+        columns = ["label", "f1_cls", "f1_prob", "f2_cls", "f2_prob"]
+        table = pq.read_table(folder() / "imagenet_top5.parquet", columns=columns)
+        label = table["label"].to_numpy()
+        drawn = np.sort(rng.choice(1_000, experiment.classes, replace=False))
+        rows = np.flatnonzero(np.isin(label, drawn))
+        if experiment.rows is not None:
+            rows = rng.choice(rows, experiment.rows, replace=False)
+        one, two = (from_top5(table, model, rows, drawn) for model in ("f1", "f2"))
+        y = np.searchsorted(drawn, label[rows])
+    order = rng.permutation(len(y))
+    costs = rng.normal(size=(experiment.actions, experiment.classes))
+    fitted = round(experiment.fitted * len(y))
+    return Draw(one[order], two[order], y[order], fitted, costs)
+
+
+def compared(experiment: Experiment, drawn: Draw) -> list[Compared]:
+    """The four procedures on one draw."""
+    with warnings.catch_warnings():  # of 10,000 costs by chance some are equal on the grid
+        warnings.simplefilter("ignore", GridWarning)
+        reconciler = experiment.reconciler({"loss": drawn.costs})
+    parts = np.where(np.arange(len(drawn.y)) < drawn.fitted, SPLIT.fit, SPLIT.judge)
+    table = from_numpy(reconciler.columns, drawn.f1, drawn.f2, drawn.y)
+    table = table.append_column(SPLIT.column, pa.array(parts))
+
+    def scan(variant: Reconciler) -> Scanned:
+        found = variant.gather(batches(table), table.schema, experiment.name, SPLIT)
+        return ScannedHere(*found, 1)
+
+    with measured_at(experiment.points):
+        return compare(reconciler, scan, experiment.reconcile_alpha)
+
+
+@contextmanager
+def measured_at(points: int) -> Iterator[None]:
+    """So many points of a calibration everywhere, for a while."""
+    before, history.POINTS = history.POINTS, points
+    try:
+        yield
+    finally:
+        history.POINTS = before
+
+
+def told(one: Compared) -> dict[str, Any]:
+    """A procedure's curves: means of both models after so many patches, per split."""
+    curves: dict[str, dict[str, list[float]]] = {}
+    for split, points in one.histories.items():
+        found: list[Metrics] = one.metrics(split)
+        curves[split] = {
+            "steps": [point.steps for point in points],
+            "brier": [float(mean_brier(m)) for m in found],
+            "gap": [float(mean_gap(m, 0)) for m in found],
+            "disagreement": [float(m.disagreement(0)) for m in found],
+        }
+    log = one.pair.log
+    return {
+        "status": one.pair.status,
+        "patches": len(log),
+        "rounds": sum(patch.kind == "reconcile" for patch in log),
+        "seconds": round(one.seconds, 2),
+        "curves": curves,
+    }
+
+
+def run(experiment: Experiment, to: Path, seed: int) -> Path:
+    """One draw, unless its file is there."""
+    path = to / f"{experiment.key}-{seed:03}.json"
+    if not path.exists():
+        found = {one.algorithm: told(one) for one in compared(experiment, draw(experiment, seed))}
+        half = path.with_suffix(".part")
+        half.write_text(json.dumps(found), encoding="utf-8")
+        half.rename(path)  # whole or not at all
+    return path
+
+
+def run_all(
+    experiment: Experiment, to: Path, draws: int, workers: int | None = None
+) -> list[dict[str, Any]]:
+    """All draws of a set under a setting, spread over the cores; what their files hold."""
+    to.mkdir(parents=True, exist_ok=True)
+    workers = workers or os.cpu_count() or 1
+    if workers == 1 or draws == 1:
+        paths = [run(experiment, to, seed) for seed in range(draws)]
+    else:
+        with ProcessPoolExecutor(min(workers, draws), get_context("spawn")) as pool:
+            paths = list(pool.map(partial(run, experiment, to), range(draws)))
+    return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench paper", description=__doc__)
+    known = ", ".join(EXPERIMENTS)
+    parser.add_argument("names", nargs="*", metavar="set", help=f"of: {known}; default: all")
+    parser.add_argument("--to", type=Path, default=Path("out/paper"), metavar="FOLDER")
+    parser.add_argument("--quick", action="store_true", help="one draw each: does it run at all?")
+    given = parser.parse_args(arguments)
+    unknown = [name for name in given.names if name not in EXPERIMENTS]
+    if unknown:
+        parser.error(f"no {', '.join(unknown)}; there are: {known}")
+    if (reason := missing()) is not None:
+        print(reason, file=sys.stderr)
+        return 2
+    to = given.to / "quick" if given.quick else given.to
+    everything: dict[str, list[dict[str, Any]]] = {}
+    for name, setting in product(given.names or EXPERIMENTS, SETTINGS):
+        experiment = EXPERIMENTS[name].under(setting)
+        draws = experiment.draws.get(experiment.setting, 0)
+        if given.quick:
+            experiment, draws = replace(experiment, max_steps=20), min(draws, 1)
+        if draws:
+            print(f"{experiment.key}: {draws} draws ...", file=sys.stderr, flush=True)
+            everything[experiment.key] = run_all(experiment, to, draws)
+    summaries = {key: paper_summary.summary(found) for key, found in everything.items()}
+    (to / "summary.json").write_text(json.dumps(summaries), encoding="utf-8")
+    print(paper_summary.results_table(everything), end="\n\n")
+    print(paper_summary.claims_table(everything))
+    return 0
