@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import logging
 import os
@@ -32,6 +33,7 @@ from redcal_spark.terminal import (
     Terminal,
     before_and_after,
     log_table,
+    printable,
     runs_table,
     set_up_logging,
 )
@@ -57,10 +59,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.print_help(sys.stderr)
         return 2
     set_up_logging(options.quiet, options.verbose)
+    for stream in (sys.stdout, sys.stderr):  # names may have letters that a terminal has not
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         return int(options.do(options))
     except RedcalError as err:
-        print(f"redcal {options.command}: {err}", file=sys.stderr)
+        print(f"redcal {options.command}: {printable(str(err))}", file=sys.stderr)
         return err.exit_code
     except BrokenPipeError:  # the reader of our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -151,7 +156,7 @@ def apply(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps({"run_id": row.run_id, "outputs": json.loads(row.outputs or "{}")}))
     elif not options.quiet:
-        print(f"{len(pair.log)} patches applied to {job.input.name}; rows in {job.tables.table}")
+        print(f"{_patches(pair)} applied to {job.input.name}; rows in {job.tables.table}")
     return 0
 
 
@@ -202,7 +207,8 @@ def log(options: argparse.Namespace) -> int:
             print(patch.to_line())
         return 0
     console = _console()
-    console.print(f"run {row.run_id}: {row.status}, {len(pair.log)} patches, {row.rounds} rounds")
+    rounds = _count(row.rounds, "round", "rounds")
+    console.print(f"run {row.run_id}: {row.status}, {_patches(pair)}, {rounds}")
     console.print(log_table(pair.log, pair.losses))
     return 0
 
@@ -218,7 +224,7 @@ def export(options: argparse.Namespace) -> int:
         except OSError as err:
             raise UsageError(f"{options.output}: {err.strerror}") from err
         if not options.quiet:
-            print(f"{len(pair.log)} patches in {options.output}")
+            print(f"{_patches(pair)} in {options.output}")
     return 0
 
 
@@ -363,14 +369,16 @@ def _ended(options: argparse.Namespace, job: Job, outcome: Outcome) -> int:
     if options.quiet:
         return EXIT[row.status]
     print(
-        f"{row.status}: {row.patches:,} patches in {row.rounds:,} rounds on {row.fit_rows:,} rows "
+        f"{row.status}: {_count(row.patches, 'patch', 'patches')} in "
+        f"{_count(row.rounds, 'round', 'rounds')} on {_count(row.fit_rows, 'row', 'rows')} "
         f"(run {row.run_id})"
     )
     if row.status in MEANING:
         print(f"  {MEANING[row.status]}")
     for name, count in (("unlabelled", row.unlabelled_rows), ("unusable", row.bad_rows)):
         if count:
-            print(f"  {count:,} {name} rows were not fitted")
+            rows = "row was" if count == 1 else "rows were"
+            print(f"  {count:,} {name} {rows} not fitted")
     if outcome.pair.certificate is not None:
         print(f"  {outcome.pair.certificate.lines()[0]}")
         for line in failures(outcome.pair.certificate):
@@ -389,6 +397,14 @@ def _ended(options: argparse.Namespace, job: Job, outcome: Outcome) -> int:
             print(f"  {'rows' if name == 'table' else name:<8} {table}, version {versions[table]}")
     print(f"  {'runs':<8} {job.tables.runs}")
     return EXIT[row.status]
+
+
+def _count(number: int | None, one: str, many: str) -> str:
+    return f"{number:,} {one if number == 1 else many}"
+
+
+def _patches(pair: ReconciledPair) -> str:
+    return _count(len(pair.log), "patch", "patches")
 
 
 def _table(job: Job, found: dict[str, tuple[Metrics, Metrics]]) -> Table:

@@ -76,6 +76,11 @@ def plan(
         for name in columns.names(label=labels)
         if name not in schema.names
     ]
+    problems += [
+        f"{where} has {schema.names.count(name)} columns named {name!r}; rename or drop the others"
+        for name in columns.names(label=labels)
+        if schema.names.count(name) > 1
+    ]
     if problems:
         raise InputError("\n".join(problems))
     forms, widths = [], []

@@ -156,6 +156,7 @@ Separator = Annotated[str, Field(min_length=1, max_length=1), BeforeValidator(_s
 GridBits = Annotated[int, Field(ge=1, le=26), _whole(1, 26)]
 Count = Annotated[int, Field(ge=1), _whole(1)]
 Whole = Annotated[int, Field(ge=0), _whole(0)]
+Seconds = Annotated[int, Field(ge=1, le=10**9), _whole(1, 10**9)]  # 30 years, and dates end
 Version = Annotated[
     int | str, PlainValidator(_version, json_schema_input_type=Annotated[int, Field(ge=0)] | str)
 ]
@@ -344,9 +345,10 @@ def shared_tables(data: Mapping[str, Any]) -> Iterator[Problem]:
 
 def place_of(table: object) -> str | None:
     """What tells tables apart: paths as absolute ones; to a catalog name that does no harm."""
-    if not isinstance(table, str) or "\0" in table:
+    try:
+        return os.path.realpath(table) if isinstance(table, str) else None
+    except ValueError:  # a NUL, or half a surrogate pair
         return None
-    return os.path.realpath(table)
 
 
 def sibling(table: str, kind: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import sys
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -29,6 +30,8 @@ from redcal_spark.outcome import Listener
 from redcal_spark.patches import Patch, PatchLog
 
 log = logging.getLogger("redcal_spark")
+
+STEERING = ("Cc", "Cf")  # control characters; marks that turn the direction of writing
 
 PHASES = {
     "scan": "scanning",
@@ -104,7 +107,7 @@ class Terminal(Listener):
 
     def note(self, text: str) -> None:
         if self.live:
-            self.console.print(f"note: {text}", markup=False)
+            self.console.print(f"note: {printable(text)}", markup=False)
         elif not self.quiet:
             log.warning("%s", text)
 
@@ -277,10 +280,23 @@ def runs_table(found: Sequence[RunRow]) -> Table:
     return table
 
 
+def printable(text: str) -> str:
+    """The text with signs that would steer a terminal written out: data is not to be trusted."""
+    return "".join(
+        sign if sign == "\n" or unicodedata.category(sign) not in STEERING else repr(sign)[1:-1]
+        for sign in text
+    )
+
+
+class _Lines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
+
+
 def set_up_logging(quiet: bool, verbose: bool) -> None:
     """Log lines go to standard error; only the command line installs a handler."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    handler.setFormatter(_Lines("%(asctime)s %(levelname)s %(message)s"))
     log.handlers[:] = [handler]
     log.setLevel(logging.ERROR if quiet else logging.DEBUG if verbose else logging.INFO)
     log.propagate = False
