@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -196,7 +197,7 @@ def _check_header(file: Path, separator: str) -> None:
 
 
 def _refuse_repeated(file: Path, names: Sequence[str]) -> None:
-    repeated = sorted({name for name in names if names.count(name) > 1})
+    repeated = sorted(name for name, count in Counter(names).items() if count > 1)
     if repeated:
         raise InputError(f"{file}: columns named twice: {', '.join(map(repr, repeated))}")
 

@@ -47,7 +47,7 @@ def configs(draw: DrawFn) -> Case:
         "beds.csv": b"action,healthy,mild,severe\nward,1,2,3\nhome,0,4,9\n",
         "losses.yaml": b"a: {costs: [[0, 1, 2], [2, 1, 0]]}\n",
     }
-    kinds = ["keys"] * 6 + ["tree"] * 3 + ["text"] * 2 + ["wild", "bytes", "losses"]
+    kinds = ["keys"] * 6 + ["tree"] * 3 + ["text"] * 2 + ["wild", "bytes", "losses", "large"]
     kind = draw(st.sampled_from(kinds))
     others = ["log", "runs", "evaluate", "export", "resume"]
     arguments = [draw(st.sampled_from(READERS + others)), "-c", "c.yaml"]
@@ -56,6 +56,8 @@ def configs(draw: DrawFn) -> Case:
             section, key = draw(st.sampled_from(KEYS))
             tree.setdefault(section, {})[key] = draw(meant_for(key))
         data = _written(draw, tree)
+    elif kind == "large":
+        data = base.dumped(draw(_large(tree)))
     elif kind == "wild":
         data = _written(draw, draw(values()))
     elif kind == "bytes":
@@ -78,6 +80,27 @@ def configs(draw: DrawFn) -> Case:
         key = draw(st.sampled_from(keys) | texts(20))
         arguments += ["--set", f"{key}={draw(texts(20))}".replace("\0", "")]
     return Case("config", files | {"c.yaml": data}, arguments)
+
+
+@st.composite
+def _large(draw: DrawFn, tree: dict[str, Any]) -> dict[str, Any]:
+    """Thousands of what there should be a few of: what takes the square of it would be seen."""
+    start = draw(st.sampled_from(["labl", "x", ""]))
+    names = [f"{start}{i}" for i in range(8_000)]
+    match draw(st.sampled_from(["keys", "sections", "columns", "classes", "partitions", "losses"])):
+        case "keys":
+            tree["input"] |= dict.fromkeys(names, 1)
+        case "sections":
+            tree |= dict.fromkeys(names, 1)
+        case "columns":
+            tree["input"] |= {"model_1": names, "model_2": names[::-1]}
+        case "classes":
+            tree["input"]["classes"] = names
+        case "partitions":
+            tree["output"]["partition_by"] = names
+        case "losses":
+            tree["losses"] = {key: {"costs": [[0, 1, 2], [2, 1, 0]]} for key in names[:100]}
+    return tree
 
 
 def _written(draw: DrawFn, tree: Any) -> bytes:
@@ -201,7 +224,7 @@ def csvs(draw: DrawFn) -> Case:
             data = text.encode(draw(st.sampled_from(ENCODINGS)), "replace")
         case "long":
             new = draw(st.sampled_from([b"x", b",", b'"', b"\n", b"\0", b"1", b'","']))
-            place = draw(st.integers(0, len(data)))
+            place = draw(st.integers(0, 100) | st.integers(0, len(data)))
             data = (
                 data[:place] + new * draw(st.sampled_from([10**4, 10**6, 2 * 10**6])) + data[place:]
             )

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,10 @@ import pytest
 from deltalake import write_deltalake
 
 from redcal_spark.cli import main
+from redcal_spark.columns import Columns
 from redcal_spark.errors import InputError, RunError
+from redcal_spark.losses import LossFamily
+from redcal_spark.output import OutputNames
 from redcal_spark.store.deltars import DeltaRsStore
 from redcal_spark.terminal import printable
 from tests.fuzz import base
@@ -232,3 +236,49 @@ def test_commits_that_do_not_say_when_they_were_made(tmp_path: Path) -> None:
 def test_commits_of_others_may_say_what_they_like(tmp_path: Path, said: Any) -> None:
     name = tampered(tmp_path, lambda entry: entry.get("commitInfo", {}).update(userMetadata=said))
     assert DeltaRsStore().last_writer(name) is None
+
+
+MANY = [f"labl{i}" for i in range(12_000)]
+
+
+def large(kind: str) -> tuple[dict[str, Any], bytes]:
+    """A configuration and a CSV file with thousands of what there should be a few of."""
+    tree, data = base.csv_config(), base.csv_bytes(base.flat_rows())
+    if kind == "keys":
+        tree["input"] |= dict.fromkeys(MANY, 1)
+    elif kind == "columns":
+        tree["input"] |= {"model_1": MANY, "model_2": MANY[::-1]}
+        tree |= {"losses": {}, "reconcile": {"algorithm": "reconcile", "alpha": 0.1, "eta": 0.1}}
+    elif kind == "empty header":
+        data = b"," * 70_000 + b"\n1,2\n"
+    else:
+        data = ",".join(MANY[:6_000]).encode() + b"\n1,2\n"
+    return tree, data
+
+
+@pytest.mark.parametrize("kind", ["keys", "columns", "header", "empty header"])
+def test_thousands_of_mistakes_are_told_at_once(
+    kind: str, redcal: Callable[..., Told], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Minutes: each was compared with every other."""
+    tree, data = large(kind)
+    Path("c.yaml").write_bytes(base.dumped(tree))
+    Path("scores.csv").write_bytes(data)
+    start = time.process_time()
+    assert main(["check", "-c", "c.yaml"]) == 2
+    assert time.process_time() - start < 5
+    err = capsys.readouterr().err
+    assert err.count("\n") <= 2 * 102
+    if kind == "keys":
+        assert err.startswith("redcal check: c.yaml: 12000 problems\n")
+        assert err.endswith("  ... and 11900 more\n")
+    if kind == "columns":
+        assert "it has: case_id, outcome, a_0, a_1, a_2, b_0, b_1, b_2, fold\n" in err
+
+
+def test_new_columns_of_many_losses_are_compared_at_once() -> None:
+    losses = LossFamily.of({f"l{i}": [[0, 1], [1, 0]] for i in range(2_000)})
+    names = OutputNames(Columns("a", "b"), losses)
+    start = time.process_time()
+    names.check([], False, "x")
+    assert time.process_time() - start < 2
