@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint types bench format lock clean
+.PHONY: help demo test test-all lint types fuzz bench format lock licences audit-deps clean
 
 # The first of these that is Python 3.11 or later and can make a venv; or say `make PYTHON=...`.
 CANDIDATES := python3.11 python3
@@ -36,6 +36,9 @@ lint: $(READY) ## check rules and layout (ruff)
 types: $(READY) ## check types (mypy, strict)
 	.venv/bin/mypy
 
+fuzz: $(READY) ## hostile input: make fuzz CASES=20000 SEED=1
+	.venv/bin/python -m tests.fuzz --cases $(or $(CASES),20000) --seed $(or $(SEED),1)
+
 bench: $(READY) ## measure speed
 	.venv/bin/python -m tests.bench
 
@@ -48,6 +51,12 @@ lock: $(READY) ## resolve requirements.lock anew
 	.venv/bin/uv pip compile setup.py --quiet --upgrade --all-extras --universal --fork-strategy fewest \
 		--python-version 3.11 --constraint .venv/pins.txt --generate-hashes --no-annotate \
 		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" -o requirements.lock
+
+licences: $(READY) ## list the licences of all that is locked
+	.venv/bin/python .ci/licences.py
+
+audit-deps: $(READY) ## look for known vulnerabilities in all that is locked
+	.venv/bin/python .ci/audit_deps.py
 
 clean: ## remove .venv, caches and build leftovers
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

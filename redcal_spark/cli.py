@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import logging
 import os
@@ -33,7 +34,7 @@ from redcal_spark.pair import ReconciledPair
 from redcal_spark.prune import age, compact, prune, prune_lines, record_export
 from redcal_spark.report.files import path_on_demand, report_run, write_report
 from redcal_spark.runs import Job
-from redcal_spark.screen import Screen
+from redcal_spark.screen import Screen, printable
 from redcal_spark.store.base import Commit
 from redcal_spark.store.deltars import DeltaRsStore
 from redcal_spark.terminal import (
@@ -60,6 +61,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not hasattr(options, "do"):
         parser.print_help(sys.stderr)
         return 2
+    for stream in (sys.stdout, sys.stderr):  # names may have letters that a terminal has not
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     options.screen, options.context = Screen(), Context()
     how = options.quiet, options.verbose, options.log_format, options.context, options.screen
     with options.screen.on(), logging_to_stderr(*how):
@@ -70,7 +74,7 @@ def _done(options: argparse.Namespace) -> int:
     try:
         return int(options.do(options))
     except RedcalError as err:
-        _aside(options, f"redcal {options.command}: {err}", logging.ERROR)
+        _aside(options, f"redcal {options.command}: {printable(str(err))}", logging.ERROR)
         return err.exit_code
     except BrokenPipeError:  # the reader of our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -172,7 +176,7 @@ def apply(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps({"run_id": row.run_id, "outputs": json.loads(row.outputs or "{}")}))
     elif not options.quiet:
-        print(f"{len(pair.log)} patches applied to {job.input.name}; rows in {job.tables.table}")
+        print(f"{_patches(pair)} applied to {job.input.name}; rows in {job.tables.table}")
     return 0
 
 
@@ -243,7 +247,8 @@ def log(options: argparse.Namespace) -> int:
             print(patch.to_line())
         return 0
     console = _console(options)
-    console.print(f"run {row.run_id}: {row.status}, {len(pair.log)} patches, {row.rounds} rounds")
+    rounds = _count(row.rounds, "round", "rounds")
+    console.print(f"run {row.run_id}: {row.status}, {_patches(pair)}, {rounds}")
     console.print(log_table(pair.log, pair.losses))
     return 0
 
@@ -261,7 +266,7 @@ def export(options: argparse.Namespace) -> int:
             raise UsageError(f"{options.output}: {err.strerror}") from err
         record_export(job, row, options.output)
         if not options.quiet:
-            print(f"{len(pair.log)} patches in {options.output}")
+            print(f"{_patches(pair)} in {options.output}")
     return 0
 
 
@@ -475,14 +480,16 @@ def _ended(options: argparse.Namespace, job: Job, outcome: Outcome) -> int:
     if options.quiet:
         return EXIT[row.status]
     print(
-        f"{row.status}: {row.patches:,} patches in {row.rounds:,} rounds on {row.fit_rows:,} rows "
+        f"{row.status}: {_count(row.patches, 'patch', 'patches')} in "
+        f"{_count(row.rounds, 'round', 'rounds')} on {_count(row.fit_rows, 'row', 'rows')} "
         f"(run {row.run_id})"
     )
     if row.status in MEANING:
         print(f"  {MEANING[row.status]}")
     for name, count in (("unlabelled", row.unlabelled_rows), ("unusable", row.bad_rows)):
         if count:
-            print(f"  {count:,} {name} rows were not fitted")
+            rows = "row was" if count == 1 else "rows were"
+            print(f"  {count:,} {name} {rows} not fitted")
     if outcome.pair.certificate is not None:
         print(f"  {outcome.pair.certificate.lines()[0]}")
         for line in failures(outcome.pair.certificate):
@@ -503,6 +510,14 @@ def _ended(options: argparse.Namespace, job: Job, outcome: Outcome) -> int:
     if told_page is not None:
         print(f"  {'report':<8} {told_page}")
     return EXIT[row.status]
+
+
+def _count(number: int | None, one: str, many: str) -> str:
+    return f"{number:,} {one if number == 1 else many}"
+
+
+def _patches(pair: ReconciledPair) -> str:
+    return _count(len(pair.log), "patch", "patches")
 
 
 def _table(job: Job, found: dict[str, tuple[Metrics, Metrics]]) -> Table:

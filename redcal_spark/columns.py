@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -12,6 +13,9 @@ import pyarrow.compute as pc
 
 from redcal_spark.errors import InputError
 from redcal_spark.fixed_point import MAX_CLASSES
+
+MAX_TOLD = 100  # missing columns
+MAX_LISTED = 200
 
 ScoreColumns = str | tuple[str, ...]
 
@@ -71,10 +75,16 @@ def plan(
 
     n_classes: what losses or `classes` say; without them the first batch decides.
     """
+    there = Counter(schema.names)
+    wanted = columns.names(label=labels)
     problems = [
-        f"column {name!r} not found in {where}; it has: {', '.join(schema.names)}"
-        for name in columns.names(label=labels)
-        if name not in schema.names
+        f"column {name!r} not found in {where}; it has: {listed(schema.names)}"
+        for name in [name for name in wanted if name not in there][:MAX_TOLD]
+    ]
+    problems += [
+        f"{where} has {there[name]} columns named {name!r}; rename or drop the others"
+        for name in wanted
+        if there[name] > 1
     ]
     if problems:
         raise InputError("\n".join(problems))
@@ -96,6 +106,12 @@ def plan(
     if d is None:
         raise InputError(f"{where} has no rows")
     return Layout(columns, d, (forms[0], forms[1]), label)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names of columns in a message: as many as someone may want to read."""
+    more = f", ... and {len(names) - MAX_LISTED:,} more" if len(names) > MAX_LISTED else ""
+    return ", ".join(names[:MAX_LISTED]) + more
 
 
 def _score_form(

@@ -26,6 +26,7 @@ from redcal_spark.config_base import (
     KeyPath,
     Number,
     Problem,
+    Seconds,
     Section,
     Separator,
     Share,
@@ -348,7 +349,7 @@ class Engine(Section):
         default=None,
         description="path or schema that every Spark worker sees; null: a local session's own",
     )
-    lease: Count = Field(
+    lease: Seconds = Field(
         default=600, description="seconds after which a silent run is taken for dead"
     )
     driver_budget: Whole = Field(

@@ -34,6 +34,7 @@ Problem = tuple[KeyPath, str]
 MODELS = ("model_1", "model_2")
 SIDE_TABLES = ("patches", "history", "metrics", "runs")
 MAX_CLASSES = 16_384
+MAX_HINTS = 100  # as many as are shown
 
 # An error of this type ends in ", got <value>". The value is added only when the problem is told,
 # so that a value taken from the environment can be shown as the user wrote it.
@@ -156,6 +157,7 @@ Separator = Annotated[str, Field(min_length=1, max_length=1), BeforeValidator(_s
 GridBits = Annotated[int, Field(ge=1, le=26), _whole(1, 26)]
 Count = Annotated[int, Field(ge=1), _whole(1)]
 Whole = Annotated[int, Field(ge=0), _whole(0)]
+Seconds = Annotated[int, Field(ge=1, le=10**9), _whole(1, 10**9)]  # 30 years, and dates end
 Version = Annotated[
     int | str, PlainValidator(_version, json_schema_input_type=Annotated[int, Field(ge=0)] | str)
 ]
@@ -190,14 +192,19 @@ Columns = Annotated[
 
 
 def _words(
-    error: ErrorDetails, known: list[str], taken: Collection[str]
+    error: ErrorDetails, known: list[str], taken: Collection[str], hints: bool
 ) -> PydanticCustomError | None:
-    """Pydantic's error in our words, None when it only follows from another."""
+    """Pydantic's error in our words, None when it only follows from another.
+
+    hints: look for what an unknown key was meant to be, which takes a moment.
+    """
     kind, context = error["type"], error.get("ctx", {})
     match kind:
         case "missing":
             return problem("is required")
         case "extra_forbidden":
+            if not hints:
+                return problem("unknown key")
             key, free = str(error["loc"][-1]), [name for name in known if name not in taken]
             near = difflib.get_close_matches(key, free, n=1)
             near = near or difflib.get_close_matches(key, known, n=1)
@@ -258,7 +265,7 @@ class Section(BaseModel):
             section = handler(data)
         except ValidationError as err:
             for error in err.errors(include_url=False):
-                words = _words(error, cls.keys(), as_mapping(data))
+                words = _words(error, cls.keys(), as_mapping(data), len(found) < MAX_HINTS)
                 if words is None:
                     continue
                 if words.message_template.startswith("unknown key; did you mean"):
@@ -344,9 +351,10 @@ def shared_tables(data: Mapping[str, Any]) -> Iterator[Problem]:
 
 def place_of(table: object) -> str | None:
     """What tells tables apart: paths as absolute ones; to a catalog name that does no harm."""
-    if not isinstance(table, str) or "\0" in table:
+    try:
+        return os.path.realpath(table) if isinstance(table, str) else None
+    except ValueError:  # a NUL, or half a surrogate pair
         return None
-    return os.path.realpath(table)
 
 
 def sibling(table: str, kind: str) -> str:

@@ -16,6 +16,8 @@ from redcal_spark.errors import UsageError
 # An alias costs a few bytes and may stand for the whole rest: what counts is the written-out size.
 # A file of 1 MiB without aliases cannot reach this.
 MAX_NODES = 1_000_000
+# Reading takes 50 microseconds a value: this many, enough for 16,384 classes, take 2 s.
+MAX_WRITTEN = 40_000
 
 NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 
@@ -26,6 +28,17 @@ class _Loader(yaml.SafeLoader):
     """Text unless it looks like null, true, false, a number or the merge key `<<`."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - PyYAML's own way to start afresh
+    written = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        self.written += 1
+        if self.written > MAX_WRITTEN:
+            raise yaml.MarkedYAMLError(
+                problem=f"more than {MAX_WRITTEN:,} values; keep large losses in CSV files",
+                problem_mark=self.peek_event().start_mark,  # type: ignore[no-untyped-call]
+            )
+        node: yaml.Node | None = super().compose_node(parent, index)
+        return node
 
 
 def _whole_number(loader: _Loader, node: yaml.ScalarNode) -> int:

@@ -59,6 +59,11 @@ def evaluate(job: Job) -> Evaluation:
 
 def _written(job: Job) -> Table:
     """The rows to measure: of an appended table those of the last run."""
+    if not job.store.exists(job.tables.table):
+        raise UsageError(
+            f"nothing to evaluate: no table {job.tables.table} yet; write it with: "
+            "redcal run -c FILE"
+        )
     written = job.store.open(job.tables.table)
     if job.config.output.mode != "append":
         return written

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import NoReturn
 
-from redcal_spark.screen import Screen
+from redcal_spark.screen import Screen, printable
 
 log = logging.getLogger("redcal_spark")
 FORMATS = ("text", "json")
@@ -57,7 +57,7 @@ class Lines(logging.Formatter):
         self._screen = screen
 
     def format(self, record: logging.LogRecord) -> str:
-        return self._screen.hidden.text(super().format(record))
+        return printable(self._screen.hidden.text(super().format(record)))
 
 
 @contextmanager

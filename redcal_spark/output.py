@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -76,8 +77,8 @@ class OutputNames:
                 f"{', '.join(map(repr, clash))}; name the new ones otherwise with "
                 "output.suffix, for instance --set output.suffix=_v2"
             )
-        folded = [name.casefold() for name in new]
-        twice = sorted({name for name in new if folded.count(name.casefold()) > 1})
+        counts = Counter(name.casefold() for name in new)
+        twice = sorted({name for name in new if counts[name.casefold()] > 1})
         if twice:
             raise InputError(
                 f"two new columns would have the same name: {', '.join(map(repr, twice))}; "

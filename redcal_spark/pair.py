@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TextIO, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,7 @@ from redcal_spark.certificate import Certificate
 from redcal_spark.columns import Columns, Layout, plan
 from redcal_spark.errors import InputError, ModelFileError, RedcalError, UsageError
 from redcal_spark.explain import Explanation
-from redcal_spark.fixed_point import BITS, exact
+from redcal_spark.fixed_point import BITS, MAX_ROWS, exact
 from redcal_spark.journey import explain, one_row
 from redcal_spark.kernel import Rules
 from redcal_spark.losses import LossFamily
@@ -196,7 +197,7 @@ class ReconciledPair:
     @classmethod
     def _built(cls, data: Mapping[str, Any]) -> ReconciledPair:
         rows, n_classes, status = data["rows"], data["n_classes"], data["status"]
-        if not all(type(x) is int and x > 0 for x in (rows, n_classes)):
+        if not all(type(x) is int and 0 < x < MAX_ROWS for x in (rows, n_classes)):
             raise ModelFileError(f"damaged model: rows {rows!r}, n_classes {n_classes!r}")
         if status not in get_args(Status):
             raise ModelFileError(f"damaged model: status {status!r}")
@@ -265,18 +266,29 @@ class ReconciledPair:
                 raise ModelFileError(f"{where}: belongs to round {patch.round}, within {round}")
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model as one JSON file, whole or not at all."""
-        path = os.fspath(path)
-        partial = f"{path}.{os.getpid()}.partial"
+        """Write the model as one JSON file, whole or not at all.
+
+        A symbolic link is replaced, and not what it leads to. A device such as /dev/stdout is
+        written to.
+        """
+        path = os.path.abspath(os.fspath(path))
+        if path.startswith("/dev/") or (os.path.exists(path) and not os.path.isfile(path)):
+            with open(path, "w", encoding="utf-8") as file:
+                self._write(file)
+            return
+        partial = f"{path}.{secrets.token_hex(4)}.partial"
         try:
-            with open(partial, "w", encoding="utf-8") as file:
-                json.dump(self.to_json(), file)
-                file.write("\n")
+            with open(partial, "x", encoding="utf-8") as file:  # never through a link
+                self._write(file)
             os.replace(partial, path)
         except BaseException:
             if os.path.exists(partial):
                 os.unlink(partial)
             raise
+
+    def _write(self, file: TextIO) -> None:
+        json.dump(self.to_json(), file)
+        file.write("\n")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> ReconciledPair:

@@ -7,12 +7,17 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal, get_args
 
+import numpy as np
+
 from redcal_spark.errors import UsageError
 from redcal_spark.fixed_point import BITS, ONE, exact, grid_size
 
 Algorithm = Literal["redcal", "decision_calibration", "reconcile", "dc_then_redcal"]
 Status = Literal["converged", "capped", "stalled", "cut"]
 ALGORITHMS: tuple[str, ...] = get_args(Algorithm)
+MAX_COUNT = 10**12
+
+_NUMBERS = ("alpha", "eta", "beta", "adaptive_beta", "grid_bits", "max_rounds", "max_steps")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +34,8 @@ class Parameters:
     max_steps: int = 1_000_000
 
     def __post_init__(self) -> None:
+        for name in _NUMBERS:
+            object.__setattr__(self, name, _plain(getattr(self, name)))
         problems = []
         if self.algorithm not in ALGORITHMS:
             known = ", ".join(ALGORITHMS)
@@ -50,8 +57,9 @@ class Parameters:
             )
         for name in ("max_rounds", "max_steps"):
             value = getattr(self, name)
-            if not _is_count(value, 0, 10**12):
-                problems.append(f"{name}: must be an integer, 0 or more; got {value!r}")
+            if not _is_count(value, 0, MAX_COUNT):
+                told = f"must be an integer from 0 to {MAX_COUNT:,}"
+                problems.append(f"{name}: {told}, got {value!r:.40}")
         if problems:
             raise UsageError("; ".join(problems))
 
@@ -116,6 +124,15 @@ def auto_beta(eta: Fraction, rows: int) -> Fraction:
         k += 1
     a = math.isqrt(bound.numerator * 10 ** (2 * k) // bound.denominator)
     return Fraction(min(a, 99), 10**k)
+
+
+def _plain(value: Any) -> Any:
+    """A number of numpy as Python's own: what `repr(float(x))` shows is what it means."""
+    if isinstance(value, np.bool_):
+        return bool(value)
+    if isinstance(value, np.integer):
+        return int(value)
+    return float(value) if isinstance(value, np.floating) else value
 
 
 def _is_share(value: Any) -> bool:

@@ -141,7 +141,8 @@ class Job:
         schema, made = self.input.schema, self.reconciler
         if self.split is not None and labels:
             self.split.check(schema, self.input.name)
-        present = [name for name in self._wanted(made) if name in schema.names]
+        there = set(schema.names)
+        present = [name for name in self._wanted(made) if name in there]
         first = self.work.first(self.input, present)
         if first is None:
             raise InputError(f"{self.input.name} has no rows")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import Any, TextIO
@@ -12,6 +13,16 @@ from rich.console import Console
 from rich.text import Text
 
 from redcal_spark.redaction import Redaction
+
+STEERING = ("Cc", "Cf")  # control characters; marks that turn the direction of writing
+
+
+def printable(text: str) -> str:
+    """The text with signs that would steer a terminal written out: data is not to be trusted."""
+    return "".join(
+        sign if sign == "\n" or unicodedata.category(sign) not in STEERING else repr(sign)[1:-1]
+        for sign in text
+    )
 
 
 class Screen:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from redcal_spark.errors import InputError
+from redcal_spark.errors import InputError, UsageError
 from redcal_spark.fixed_point import exact
 
 Hashes = npt.NDArray[np.uint64]
@@ -54,6 +54,10 @@ class HashSplit:
     fraction: float
     salt: str = ""
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.fraction <= 1:
+            raise UsageError(f"fraction: must be in [0, 1], got {self.fraction!r}")
+
     @property
     def column(self) -> str:
         return self.id
@@ -63,8 +67,10 @@ class HashSplit:
         self.masks(_no_rows(schema, self.column, where))
 
     def masks(self, batch: pa.RecordBatch) -> tuple[Mask, Mask]:
-        bound = np.uint64(int(exact(self.fraction) * 2**64 // 1))
-        judge = hash_column(batch.column(self.id), self.id, self.salt) < bound
+        hashes = hash_column(batch.column(self.id), self.id, self.salt)
+        bound = int(exact(self.fraction) * 2**64 // 1)
+        # 2^64 itself, of the fraction 1, is above every hash and no uint64
+        judge = hashes < np.uint64(bound) if bound < 2**64 else np.ones(len(hashes), np.bool_)
         return ~judge, judge
 
 

@@ -27,13 +27,14 @@ def to_arrow(data: Any, names: Sequence[str]) -> pa.Table:
             "data must be a pandas DataFrame, a pyarrow Table, a Spark DataFrame, "
             f"or numpy arrays (scores, scores, labels); got {type(data).__name__}"
         )
-    arrays = {}
-    for name in data.columns:
+    arrays = []
+    for place, name in enumerate(data.columns):
         if name in names:
-            arrays[name] = _from_pandas(data[name], name)
+            # by place: of a name that is there twice, pandas would give both
+            arrays.append((name, _from_pandas(data.iloc[:, place], name)))
         else:
-            arrays[str(name)] = pa.nulls(len(data))  # seen in messages only
-    return pa.table(arrays)
+            arrays.append((str(name), pa.nulls(len(data))))  # seen in messages only
+    return pa.table([array for _, array in arrays], names=[name for name, _ in arrays])
 
 
 def from_numpy(columns: Columns, model_1: Any, model_2: Any, label: Any = None) -> pa.Table:

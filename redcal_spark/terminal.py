@@ -26,9 +26,10 @@ from redcal_spark.losses import LossFamily
 from redcal_spark.metrics import Metrics
 from redcal_spark.outcome import Listener
 from redcal_spark.patches import Patch, PatchLog
-from redcal_spark.screen import Screen
+from redcal_spark.screen import Screen, printable
 
 log = logging.getLogger("redcal_spark")
+
 
 PHASES = {
     "scan": "scanning",
@@ -117,7 +118,7 @@ class Terminal(Listener):
 
     def note(self, text: str) -> None:
         if self.live:
-            self.console.print(f"note: {text}", markup=False)
+            self.console.print(f"note: {printable(text)}", markup=False)
         elif not self.quiet:
             log.warning("%s", text)
 

@@ -72,7 +72,7 @@ def run_of(user_metadata: str | None) -> str | None:
 def _written_by(user_metadata: str | None) -> tuple[str | None, int | None]:
     try:
         found = json.loads(user_metadata or "null")
-    except ValueError:
+    except (TypeError, ValueError):  # others write there what they like
         return None, None
     if not isinstance(found, dict):
         return None, None

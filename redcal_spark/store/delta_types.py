@@ -36,6 +36,11 @@ def unstorable(schema: pa.Schema) -> list[str]:
             )
     seen: dict[str, str] = {}
     for name in schema.names:
+        if "\0" in name:
+            told.append(
+                f"column {name!r} has a NUL in its name, which would end there: rename it in the "
+                "input"
+            )
         other = seen.setdefault(name.casefold(), name)
         if other is not name:
             told.append(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import re
@@ -17,17 +18,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalake
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.exceptions import DeltaError
 
 from redcal_spark.errors import InputError, RedcalError, RunError, UsageError
 from redcal_spark.store.base import Commit, Mode, Table, rows_of, run_of, vacuumed, version_at
+from redcal_spark.store.delta_errors import is_delta, is_panic, odd_signs, unreadable
 from redcal_spark.store.delta_types import delta_schema, unstorable
 from redcal_spark.store.files import FileTable, first_line, open_files, stream
 from redcal_spark.store.folders import beside, make_folder, remove_empty
 from redcal_spark.store.inputs import JoinedTable, RunTable, Side
-from redcal_spark.store.targets import RUN_ID, Existing, Target, check_rows
+from redcal_spark.store.targets import RUN_ID, Existing, Target, check_rows, short_partitions
 
 T = TypeVar("T")
+MAX_NAME = 255  # bytes of a file's name
 TRIES = 20  # of a write that lost a race for the next version
 RECENT = 100  # versions among which one just written must be
 
@@ -45,7 +48,8 @@ class DeltaRsTable:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        return pa.schema(self._table.schema().to_arrow())
+        with unreadable(self.name, InputError, "cannot be read"):
+            return pa.schema(self._table.schema().to_arrow())
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         try:
@@ -68,7 +72,8 @@ class DeltaRsTable:
             raise InputError(f"{self.name}: cannot be read: {first_line(err)}") from err
 
     def count(self) -> int | None:
-        return int(self._table.count())
+        with unreadable(self.name, InputError, "cannot be read"):
+            return int(self._table.count())
 
     def files(self) -> list[str]:
         """The paths of its files."""
@@ -95,21 +100,21 @@ class DeltaRsStore:
         fractions: Sequence[str] = (),
     ) -> DeltaRsTable | FileTable:
         path = Path(name)
-        if not path.exists():
+        if not os.path.exists(path):  # unlike that of Path, it takes names that are too long
             elsewhere = _elsewhere(name)
             hint = f"; {elsewhere}" if elsewhere else ""
             raise InputError(f"{name}: no such file or folder{hint}")
-        if not (path / "_delta_log").is_dir():
+        if not os.path.isdir(path / "_delta_log"):
             if version is not None:
                 raise InputError(
                     f"{name}: has no version {version}: only Delta tables have versions, and "
                     "this is none"
                 )
             return open_files(name, separator, fractions)
-        try:
+        if (odd := odd_signs(name)) is not None:
+            raise InputError(f"{name}: {odd}; rename the folder, or use engine.name: spark")
+        with unreadable(name, InputError, "not a readable Delta table"):
             table = DeltaTable(name)
-        except (DeltaError, OSError) as err:
-            raise InputError(f"{name}: not a readable Delta table: {first_line(err)}") from err
         if version is not None:
             _load_version(name, table, version)
         return DeltaRsTable(name, table)
@@ -122,8 +127,21 @@ class DeltaRsStore:
     def check_target(self, name: str, key: str) -> str | None:
         path = Path(name)
         elsewhere = _elsewhere(name)
-        if elsewhere and not path.exists():
+        if elsewhere and not os.path.exists(path):
             return f"{key}: {name} cannot be written: {elsewhere}"
+        if (odd := odd_signs(name)) is not None:
+            return f"{key}: {name} cannot be written: {odd}; rename the folder"
+        try:
+            os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            if any(len(os.fsencode(part)) > MAX_NAME for part in path.parts):
+                return f"{key}: {name} cannot be made: {os.strerror(errno.ENAMETOOLONG)}"
+            if path.is_symlink():
+                return (
+                    f"{key}: {name} is a symbolic link to {os.readlink(path)}, which is not there"
+                )
+        except OSError as err:  # a name that is too long, links in a circle
+            return f"{key}: {name} cannot be made: {err.strerror}"
         if path.is_file():
             return f"{key}: {name} is a file; a table is a folder"
         if path.is_dir() and not (path / "_delta_log").is_dir() and any(path.iterdir()):
@@ -183,6 +201,8 @@ class DeltaRsStore:
     ) -> int:
         if target.mode == "append":
             batches = (_with_run(batch, commit.run_id) for batch in batches)
+        if target.partition_by:
+            batches = (short_partitions(batch, target.partition_by) for batch in batches)
 
         def put(table: str, rows: pa.RecordBatchReader) -> None:
             old = self.existing(table)
@@ -217,14 +237,15 @@ class DeltaRsStore:
         source = _Remembering(batches)
         rows = pa.RecordBatchReader.from_batches(stored, source)
         try:
-            if DeltaTable.is_deltatable(name):
+            if is_delta(name):
                 put(name, rows)
             else:
                 _put_new(Path(name), rows, put, commit)
         except BaseException as err:
             if source.error is not None:
                 raise source.error from None
-            if isinstance(err, Exception) and not isinstance(err, RedcalError):
+            ours = isinstance(err, RedcalError)
+            if (isinstance(err, Exception) or is_panic(err)) and not ours:
                 raise RunError(f"{name}: could not be written: {first_line(err)}") from err
             raise
         return self._version_of(name, commit)
@@ -315,7 +336,7 @@ class DeltaRsStore:
         return _again(name, compact)
 
     def exists(self, name: str) -> bool:
-        return DeltaTable.is_deltatable(name)
+        return is_delta(name)
 
     def drop(self, name: str) -> None:
         shutil.rmtree(name, ignore_errors=True)
@@ -335,6 +356,8 @@ class DeltaRsStore:
         return found
 
     def last_writer(self, name: str) -> str | None:
+        if not is_delta(name):
+            return None
         try:
             found = DeltaTable(name).history(1)
         except (DeltaError, OSError):
@@ -343,12 +366,10 @@ class DeltaRsStore:
 
 
 def _table(name: str) -> DeltaTable | None:
-    try:
-        return DeltaTable(name)
-    except TableNotFoundError:
+    if not is_delta(name):
         return None
-    except (DeltaError, OSError) as err:
-        raise RunError(f"{name}: cannot be read: {first_line(err)}") from err
+    with unreadable(name, RunError, "cannot be read"):
+        return DeltaTable(name)
 
 
 def files_of(table: str) -> pa.fs.SubTreeFileSystem:
@@ -437,7 +458,9 @@ def _merge(
 def _load_version(name: str, table: DeltaTable, version: int | str) -> None:
     newest = table.version()
     if isinstance(version, str):
-        made = [(e["version"], e["timestamp"] / 1_000) for e in table.history()]
+        with unreadable(name, InputError, "its history cannot be read"):
+            known = [e for e in table.history() if "timestamp" in e]  # commits need not tell
+        made = [(e["version"], e["timestamp"] / 1_000) for e in known]
         version = version_at(name, [(v, datetime.fromtimestamp(t, UTC)) for v, t in made], version)
     try:
         table.load_as_version(version)

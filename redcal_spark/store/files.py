@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,15 +20,18 @@ import pyarrow.parquet as pq
 from redcal_spark.errors import InputError
 from redcal_spark.store.parquet import put_together, read_parquet
 
+PACKED = (".br", ".bz2", ".gz", ".lz4", ".zst")  # which pyarrow unpacks by the name
+UNREADABLE = (pa.ArrowException, OSError, UnicodeError)  # names of columns may be no UTF-8
 SEEN_BYTES = 2**24  # of a CSV file, to tell the types of its columns
 
 
 class FileTable:
     """A table made of Parquet or CSV files."""
 
-    def __init__(self, name: str, dataset: ds.Dataset, kind: str):
+    def __init__(self, name: str, dataset: ds.Dataset, kind: str, folders: Sequence[str] = ()):
         self.name = name
         self.kind = kind
+        self.folders = folders  # columns of CSV files that are in the names of folders alone
         self._dataset = dataset
 
     @property
@@ -58,20 +62,32 @@ class FileTable:
 def open_files(name: str, separator: str, fractions: Sequence[str] = ()) -> FileTable:
     """Tell Parquet from CSV by looking: Parquet files begin and end with PAR1."""
     path = Path(name)
-    files = _data_files(path) if path.is_dir() else [path]
+    files: list[Path] = []
+    kinds: dict[str, Path] = {}
+    for file in _data_files(path) if path.is_dir() else [path]:
+        kinds.setdefault(_kind(file), file)
+        files.append(file)
+        if len(kinds) > 1:  # at once: a folder that was not meant may be a whole disk
+            told = (f"{_called(k)} ({kinds[k].relative_to(path)})" for k in sorted(kinds))
+            raise InputError(
+                f"{name}: the folder mixes {' and '.join(told)}; keep one kind, or begin the names "
+                "of other files with _ or ."
+            )
     if not files:
         raise InputError(f"{name}: the folder holds no data (no Delta log, no Parquet or CSV file)")
-    kinds = {_kind(file): file for file in reversed(files)}
-    if len(kinds) > 1:
-        told = " and ".join(f"{_called(k)} ({kinds[k].relative_to(path)})" for k in sorted(kinds))
-        raise InputError(
-            f"{name}: the folder mixes {told}; keep one kind, or begin the names of other files "
-            "with _ or ."
-        )
     (kind,) = kinds
     try:
         if kind == "csv":
-            return FileTable(name, _csv(files, separator, fractions), kind)
+            schema, options = _csv(files, separator, fractions)
+            folders = _folder_columns(name, files, options, schema.names)
+            dataset = ds.dataset(
+                [str(file) for file in files],
+                schema=pa.schema([*schema, *folders]),
+                format=options,
+                partitioning=ds.partitioning(pa.schema(folders), flavor="hive"),
+                partition_base_dir=name if folders else None,
+            )
+            return FileTable(name, dataset, kind, [field.name for field in folders])
         _refuse_repeated(files[0], pq.read_schema(files[0]).names)
         root = str(path) if path.is_dir() else None
         dataset = ds.dataset(
@@ -81,7 +97,7 @@ def open_files(name: str, separator: str, fractions: Sequence[str] = ()) -> File
             partition_base_dir=root,
         )
         return FileTable(name, dataset, kind)
-    except (pa.ArrowException, OSError) as err:
+    except UNREADABLE as err:
         raise InputError(f"{name}: cannot be read as {_called(kind)}: {_told(err)}") from err
 
 
@@ -96,11 +112,34 @@ def stream(
         else:
             found = dataset.to_batches(columns=wanted, batch_readahead=2, fragment_readahead=1)
         yield from put_together(found)
-    except (pa.ArrowException, OSError) as err:
+    except UNREADABLE as err:
         raise InputError(f"{name}: cannot be read: {_told(err, dataset.schema)}") from err
 
 
-def _csv(files: list[Path], separator: str, fractions: Sequence[str]) -> ds.Dataset:
+def _folder_columns(
+    name: str, files: list[Path], options: ds.CsvFileFormat, taken: Sequence[str]
+) -> list[pa.Field]:
+    """The columns of CSV files that folders such as day=3 tell, but for those in the files."""
+    above = (part for file in files for part in file.relative_to(name).parts[:-1])
+    keys = dict.fromkeys(part.partition("=")[0] for part in above if "=" in part[1:])
+    new = [key for key in keys if key not in taken]
+    if not new:
+        return []
+    if len(new) < len(keys):
+        both = next(key for key in keys if key in taken)
+        raise InputError(f"{name}: column {both!r} is in the files and in the names of folders")
+    looked = ds.dataset(
+        [str(file) for file in files],
+        format=options,
+        partitioning=ds.partitioning(flavor="hive"),
+        partition_base_dir=name,
+    )
+    return [looked.schema.field(key) for key in new]
+
+
+def _csv(
+    files: list[Path], separator: str, fractions: Sequence[str]
+) -> tuple[pa.Schema, ds.CsvFileFormat]:
     """Types come from the beginning, where fractions may still look like whole numbers."""
     _check_header(files[0], separator)
     parse = pa.csv.ParseOptions(delimiter=separator, newlines_in_values=True)
@@ -125,7 +164,7 @@ def _csv(files: list[Path], separator: str, fractions: Sequence[str]) -> ds.Data
     )
     convert.column_types = schema
     options = ds.CsvFileFormat(parse_options=parse, convert_options=convert)
-    return ds.dataset([str(file) for file in files], schema=schema, format=options)
+    return schema, options
 
 
 def _either(one: pa.DataType, two: pa.DataType) -> pa.DataType:
@@ -158,7 +197,7 @@ def _check_header(file: Path, separator: str) -> None:
 
 
 def _refuse_repeated(file: Path, names: Sequence[str]) -> None:
-    repeated = sorted({name for name in names if names.count(name) > 1})
+    repeated = sorted(name for name, count in Counter(names).items() if count > 1)
     if repeated:
         raise InputError(f"{file}: columns named twice: {', '.join(map(repr, repeated))}")
 
@@ -169,7 +208,8 @@ def _kind(file: Path) -> str:
         raise InputError(f"{file}: is neither a file nor a folder")
     try:
         with open(file, "rb") as opened:
-            start = opened.read(4)
+            begin = opened.read(512)
+            start = begin[:4]
             opened.seek(max(0, os.fstat(opened.fileno()).st_size - 4))
             end = opened.read(4)
     except OSError as err:
@@ -181,16 +221,16 @@ def _kind(file: Path) -> str:
     if file.suffix.lower() == ".parquet":
         what = "is empty" if not start else "does not begin as Parquet files do"
         raise InputError(f"{file}: is no Parquet file in spite of its name: it {what}")
+    if b"\0" in begin and file.suffix.lower() not in PACKED:
+        raise InputError(f"{file}: is neither Parquet nor a CSV file in UTF-8")
     return "csv"
 
 
-def _data_files(folder: Path) -> list[Path]:
+def _data_files(folder: Path) -> Iterator[Path]:
     """Files below a folder, but for those that Spark and others hide: names with _ or . first."""
-    found = []
     for root, folders, files in os.walk(folder):
         folders[:] = sorted(f for f in folders if not f.startswith(("_", ".")))
-        found += [Path(root, f) for f in sorted(files) if not f.startswith(("_", "."))]
-    return found
+        yield from (Path(root, f) for f in sorted(files) if not f.startswith(("_", ".")))
 
 
 def _tail_digest(file: str) -> str:

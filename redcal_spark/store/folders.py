@@ -15,6 +15,8 @@ def beside(path: Path, run_id: str) -> Iterator[Path]:
     """A place for a new table beside its own, to be moved when it is whole; gone in the end."""
     made = make_folder(path.parent)
     partial = path.parent / f".{path.name}.{run_id}.partial"
+    if partial.is_symlink():  # nobody shall lead our rows elsewhere
+        partial.unlink()
     shutil.rmtree(partial, ignore_errors=True)  # of this run, when it died
     try:
         yield partial

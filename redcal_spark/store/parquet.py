@@ -34,7 +34,25 @@ def read_parquet(dataset: ds.Dataset, columns: Sequence[str]) -> Iterator[pa.Rec
             )
             there = [name for name in columns if name in file.schema_arrow.names]
             for batch in file.iter_batches(_batch_rows(file, there), columns=there):
+                _check_texts(batch)
                 yield _shaped(batch, wanted, fixed)
+
+
+def _check_texts(batch: pa.RecordBatch) -> None:
+    """pyarrow takes the bytes of texts as they are; to show one that is no UTF-8 would fail."""
+    for column in batch.columns:
+        if _has_text(column.type):
+            column.validate(full=True)
+
+
+def _has_text(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        return _has_text(kind.value_type)
+    if pa.types.is_nested(kind):
+        return any(_has_text(kind.field(i).type) for i in range(kind.num_fields))
+    return bool(
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    )
 
 
 def put_together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -108,8 +108,11 @@ class SparkStore:
                     reader = reader.option("basePath", str(Path(name).absolute()))
                 return reader.parquet(*files)
             kinds = spark_types(table.schema)
+            reader = self.spark.read
+            if table.folders:
+                reader = reader.option("basePath", str(Path(name).absolute()))
             rows = (
-                self.spark.read.schema(texts_for_fractions(kinds))
+                reader.schema(texts_for_fractions(kinds))
                 .options(header=True, sep=separator, multiLine=True, escape='"', mode="FAILFAST")
                 .csv(files)
             )
@@ -165,7 +168,7 @@ class SparkStore:
 
     def check_target(self, name: str, key: str) -> str | None:
         place = Place(name)
-        return self._local.check_target(name, key) if place.is_path else None
+        return self._local.check_target(name, key) if place.is_here else None
 
     def check_schema(self, schema: pa.Schema) -> list[str]:
         return unstorable(schema)

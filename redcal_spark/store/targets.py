@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
+from urllib.parse import quote
 
 import pyarrow as pa
 
 from redcal_spark.config import Config
-from redcal_spark.errors import UsageError
+from redcal_spark.errors import InputError, UsageError
 from redcal_spark.store.delta_types import delta_schema, delta_type
 
+MAX_FOLDER = 250  # signs of a folder's name; file systems take 255
 RUN_ID = "run_id"  # the column that tells the runs of an appended table apart
 
 
@@ -102,10 +104,25 @@ def _column_problems(target: Target, schema: pa.Schema) -> list[str]:
         for name in columns:
             if name not in names:
                 told.append(f"output.{key}: no column {name!r}; there are: {', '.join(names)}")
+            elif key == "partition_by" and "/" in name:
+                told.append(f"output.{key}: column {name!r}: a folder's name cannot have a '/'")
             elif name != RUN_ID and pa.types.is_nested(schema.field(name).type):
                 kind = delta_type(schema.field(name).type)
                 told.append(f"output.{key}: column {name!r} has type {kind}, which cannot be used")
     return told
+
+
+def short_partitions(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
+    """The batch, if the values of its partition columns fit the names of folders."""
+    for name in columns:
+        for value in batch.column(name).unique().to_pylist():
+            folder = quote(f"{name}={value}", safe="")
+            if len(folder) > MAX_FOLDER:
+                raise InputError(
+                    f"output.partition_by: column {name!r} has a value of {len(str(value))} signs, "
+                    f"too long for the name of a folder: {str(value)[:40]!r}..."
+                )
+    return batch
 
 
 def _drift(target: Target, new: pa.Schema, old: Existing) -> list[str]:

@@ -72,7 +72,7 @@ def unchanged(folder: Path) -> Iterator[None]:
 
 def tree(folder: Path) -> dict[str, int]:
     """Every path below a folder and when it changed."""
-    return {str(path.relative_to(folder)): path.stat().st_mtime_ns for path in folder.rglob("*")}
+    return {str(path.relative_to(folder)): path.lstat().st_mtime_ns for path in folder.rglob("*")}
 
 
 def told(capsys: pytest.CaptureFixture[str]) -> str:

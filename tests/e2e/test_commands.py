@@ -302,3 +302,23 @@ def test_names_that_look_like_markup_are_printed_as_they_are(work: Work) -> None
     assert told.code == 0, told.err
     assert "[b]: cost of a" in told.out
     assert "[red]home / :warning:" in work.redcal("log").out
+
+
+def test_evaluate_before_any_run_says_what_to_do(work: Work) -> None:
+    told = work.redcal("evaluate")
+    assert (told.code, told.out) == (2, "")
+    assert told.err == (
+        "redcal evaluate: nothing to evaluate: no table out/rows yet; write it with: "
+        "redcal run -c FILE\n"
+    )
+
+
+def test_one_patch_is_told_in_the_singular(work: Work) -> None:
+    work.tree["reconcile"] |= {"max_steps": 1}
+    told = work.redcal("run")
+    assert told.code == 3
+    assert told.out.startswith("capped: 1 patch in 1 round on ")
+    assert work.redcal("log").out.splitlines()[0].endswith(": capped, 1 patch, 1 round")
+    assert work.redcal("export", "-o", "m.json").out == "1 patch in m.json\n"
+    applied = work.redcal("apply", "--model", "m.json")
+    assert applied.out == "1 patch applied to scores.parquet; rows in out/rows\n"

@@ -360,3 +360,41 @@ def test_labels_of_a_binary_pair_must_sum_to_one() -> None:
     )
     assert "column 'label': 1 row with a label that does not sum to 1; first: row 1" in told
     assert made.fit(scores, 1 - scores, np.array([[0.5, 0.5], [0.1, 0.9]])).status == "converged"
+
+
+def twice(column: str) -> pd.DataFrame:
+    frame = pd.DataFrame({"model_1": GOOD, "model_2": GOOD, "label": LABELS, "id": range(5)})
+    return pd.concat([frame, frame[[column]]], axis=1)
+
+
+@pytest.mark.parametrize("column", ["model_1", "model_2", "label", "id"])
+def test_a_column_that_is_there_twice(column: str) -> None:
+    """pandas gives a frame for such a name, which ended in a bare KeyError."""
+    told = f"the data has 2 columns named {column!r}; rename or drop the others"
+    assert message(twice(column), id="id") == told
+    names = ["model_1", "model_2", "label", "id", column]
+    columns: list[Any] = [twice(column).iloc[:, place] for place in range(5)]
+    assert message(pa.table(columns, names=names), id="id") == told
+
+
+def test_a_column_that_is_there_twice_and_not_needed() -> None:
+    frame = twice("id")
+    assert reconciler().fit(frame).to_json() == reconciler().fit(twice("id").iloc[:, :4]).to_json()
+
+
+def test_a_column_that_is_there_twice_on_apply() -> None:
+    pair = reconciler().fit(twice("id"))
+    told = "the data has 2 columns named 'model_1'; rename or drop the others"
+    assert refused(InputError, lambda: pair.apply(twice("model_1"))) == told
+
+
+@pytest.mark.parametrize("rows", [2**37, 2**37 + 1, 2**40])
+def test_more_rows_than_int64_sums_can_take(rows: int) -> None:
+    """Sums of 2^26 over 2^37 rows are 2^63: one row fewer is taken, this many are refused."""
+    made = reconciler()
+    gathered, _ = made.gather(table().to_batches(), table().schema, "the data")
+    gathered.rows = 2**37 - 1
+    made.check_gathered(gathered, "scores")
+    gathered.rows = rows
+    told = refused(InputError, lambda: made.check_gathered(gathered, "scores"))
+    assert told == f"scores has {rows:,} rows; exact sums need fewer than 2^37"

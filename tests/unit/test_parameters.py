@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redcal_spark import Reconciler
+from redcal_spark import ReconciledPair, Reconciler
 from redcal_spark.errors import UsageError
 from redcal_spark.fixed_point import ONE
 from redcal_spark.parameters import ALGORITHMS, Parameters, auto_beta
@@ -160,8 +161,8 @@ OTHERS: list[tuple[dict[str, Any], str]] = [
     ({"grid_bits": 0}, "grid_bits: must be an integer from 1 to 26, got 0"),
     ({"grid_bits": 27}, "grid_bits: must be an integer from 1 to 26, got 27"),
     ({"grid_bits": 3.0}, "grid_bits: must be an integer from 1 to 26, got 3.0"),
-    ({"max_rounds": -1}, "max_rounds: must be an integer, 0 or more; got -1"),
-    ({"max_steps": "9"}, "max_steps: must be an integer, 0 or more; got '9'"),
+    ({"max_rounds": -1}, "max_rounds: must be an integer from 0 to 1,000,000,000,000, got -1"),
+    ({"max_steps": "9"}, "max_steps: must be an integer from 0 to 1,000,000,000,000, got '9'"),
     ({"on_bad_rows": "drop"}, "on_bad_rows: must be 'error' or 'skip', got 'drop'"),
     ({"classes": ["a", "b", "c"]}, "classes: 3 names, but the losses have 2 classes"),
     ({"alpha": 0, "eta": 2}, "alpha: must be in (0, 1], got 0; eta: must be in (0, 1], got 2"),
@@ -186,3 +187,54 @@ def test_alpha_and_eta_are_optional_for_decision_calibration() -> None:
     )
     assert pair.status == "converged"
     assert [p.model for p in pair.log] == [1, 2]
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64, np.longdouble])
+def test_floats_of_numpy_mean_what_repr_of_float_shows(kind: Any) -> None:
+    """float32's 0.1 is not 0.1: it means 0.10000000149011612, and was refused."""
+    found = Parameters(alpha=kind(0.1), eta=kind(0.25), beta=kind(0.1))
+    assert (found.alpha, found.eta, found.beta) == (float(kind(0.1)), 0.25, float(kind(0.1)))
+    assert {type(x) for x in (found.alpha, found.eta, found.beta)} == {float}
+    resolved = found.resolve(100, 3)
+    assert resolved.alpha == resolved.beta == Fraction(repr(float(kind(0.1))))
+
+
+def test_integers_and_flags_of_numpy_are_plain_ones() -> None:
+    given: dict[str, Any] = {
+        "alpha": np.int8(1),
+        "eta": np.uint64(1),
+        "adaptive_beta": np.bool_(True),
+        "grid_bits": np.int32(5),
+        "max_rounds": np.int64(7),
+        "max_steps": np.uint8(9),
+    }
+    found = Parameters(**given)
+    assert found == Parameters(
+        alpha=1, eta=1, adaptive_beta=True, grid_bits=5, max_rounds=7, max_steps=9
+    )
+    assert {type(getattr(found, name)) for name in given} == {int, bool}
+
+
+def test_a_model_fitted_with_numbers_of_numpy_is_saved_and_read(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    one, two = (rng.dirichlet([1, 1], 50) for _ in range(2))
+    share: Any = np.float32(0.1)
+    made = Reconciler(losses={"t": [[0, 1], [1, 0]]}, alpha=share, eta=share)
+    pair = made.fit(one, two, rng.integers(0, 2, 50))
+    pair.save(tmp_path / "pair.json")
+    again = ReconciledPair.load(tmp_path / "pair.json")
+    assert again.to_json() == pair.to_json()
+
+
+@pytest.mark.parametrize("name", ["alpha", "eta", "beta"])
+@pytest.mark.parametrize(
+    "value", [np.float32(0), np.float64("nan"), np.float32(1.5), np.bool_(True)]
+)
+def test_numbers_of_numpy_are_checked_like_others(name: str, value: Any) -> None:
+    given: dict[str, Any] = {"alpha": 0.1, "eta": 0.1} | {name: value}
+    assert refused(UsageError, lambda: Parameters(**given)).startswith(f"{name}: must be ")
+
+
+def test_limits_that_are_too_large_are_told_with_the_limit() -> None:
+    told = refused(UsageError, lambda: Parameters(alpha=0.1, eta=0.1, max_steps=10**12 + 1))
+    assert told == "max_steps: must be an integer from 0 to 1,000,000,000,000, got 1000000000001"

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from redcal_spark import Reconciler
-from redcal_spark.errors import InputError
+from redcal_spark.errors import InputError, UsageError
 from redcal_spark.splits import ColumnSplit, HashSplit, hash_column
 from tests.helpers import refused
 from tests.problems import ZERO_ONE
@@ -112,6 +112,21 @@ def test_about_the_right_fraction_is_judged(fraction: float, text: bool) -> None
     other = HashSplit("id", fraction, "another salt").masks(batch)[1]
     both = fraction**2
     assert abs((judge & other).mean() - both) < 5 * (both * (1 - both) / n) ** 0.5
+
+
+def test_nothing_and_everything_can_be_judged() -> None:
+    """2^64 is no uint64: the fraction 1 used to overflow."""
+    batch = pa.RecordBatch.from_pydict({"id": list(range(50))})
+    for fraction, judged in ((0.0, False), (1.0, True), (1, True)):
+        fit, judge = HashSplit("id", fraction).masks(batch)
+        assert set(judge.tolist()) == {judged}
+        assert set(fit.tolist()) == {not judged}
+
+
+@pytest.mark.parametrize("fraction", [-0.1, 1.0000001, float("nan"), float("inf")])
+def test_fractions_that_are_none(fraction: float) -> None:
+    told = refused(UsageError, lambda: HashSplit("id", fraction))
+    assert told == f"fraction: must be in [0, 1], got {fraction!r}"
 
 
 def test_the_bound_is_exact() -> None:

@@ -136,6 +136,33 @@ def test_a_folder_of_csv() -> None:
     assert whole("t") == ROWS
 
 
+def test_partitioned_csv() -> None:
+    """The columns that only the names of folders tell used to be lost."""
+    for day, city in ((1, "Rome"), (2, "S%C3%A3o"), (2, "__HIVE_DEFAULT_PARTITION__")):
+        folder = Path(f"visits/day={day}/city={city}")
+        folder.mkdir(parents=True)
+        (folder / "part.csv").write_text(f"id,p\n{10 * day},0.5\n")
+    found = whole("visits")
+    assert found.schema.names == ["id", "p", "day", "city"]
+    assert found["day"].to_pylist() == [1, 2, 2]
+    assert sorted(map(str, found["city"].to_pylist())) == ["None", "Rome", "São"]
+    assert whole("visits", ["day"])["day"].to_pylist() == [1, 2, 2]
+    table = STORE.open("visits")
+    assert isinstance(table, FileTable)
+    assert table.folders == ["day", "city"]
+
+
+def test_partitioned_csv_whose_files_have_the_column_too() -> None:
+    Path("visits/day=1").mkdir(parents=True)
+    Path("visits/day=1/part.csv").write_text("id,day\n7,one\n")
+    assert whole("visits").to_pylist() == [{"id": 7, "day": "one"}]
+    Path("visits/day=1/city=Rome").mkdir()
+    Path("visits/day=1/part.csv").rename("visits/day=1/city=Rome/part.csv")
+    assert refused(InputError, lambda: STORE.open("visits")) == (
+        "visits: column 'day' is in the files and in the names of folders"
+    )
+
+
 def test_csv_as_people_write_it() -> None:
     Path("t.csv").write_bytes(
         b'\xef\xbb\xbfid;note;p;late\n1;"two\nlines; and ""more""";0;\n2;;1;\n3;plain;0.5;\n'

@@ -1,0 +1,56 @@
+"""`make fuzz CASES=20000 SEED=1`: many cases, and a count of what came of them."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.fuzz.cases import SHARES, TARGETS
+from tests.fuzz.harness import Worker
+from tests.fuzz.running import Seen, explore
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser.add_argument("--cases", type=int, default=20_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--target", choices=TARGETS, action="append", help="default: all")
+    parser.add_argument("--keep", type=Path, help="a new folder for the cases that went wrong")
+    options = parser.parse_args()
+    chosen = options.target or list(TARGETS)
+    whole = sum(SHARES[name] for name in chosen)
+    failed = 0
+    with tempfile.TemporaryDirectory(prefix="redcal-fuzz-") as folder:
+        worker = Worker(Path(folder) / "worker")
+        for name in chosen:
+            start = time.monotonic()
+            seen = Seen()
+            explore(name, -(-options.cases * SHARES[name] // whole), options.seed, worker, seen)
+            print(_line(name, seen, time.monotonic() - start), flush=True)
+            failed += sum(seen.problems.values())
+            if options.keep is not None and seen.slowest_case is not None:
+                seen.slowest_case.save(options.keep / f"{name}-{options.seed}-slowest")
+            for number, (problem, case) in enumerate(seen.examples.items()):
+                print(f"  {seen.problems[problem]} x {problem[:300]!r}", flush=True)
+                if options.keep is not None:
+                    place = options.keep / f"{name}-{options.seed}-{number}"
+                    shutil.rmtree(place, ignore_errors=True)
+                    case.save(place)
+        worker.close()
+    return 1 if failed else 0
+
+
+def _line(name: str, seen: Seen, seconds: float) -> str:
+    codes = sorted(seen.codes.items(), key=str)
+    told = ", ".join(f"exit {code}: {count:,}" for code, count in codes)
+    most = f"slowest {seen.slowest:.2f} s, largest {seen.largest / 2**20:.0f} MiB"
+    wrong = sum(seen.problems.values())
+    return f"{name:<8} {seen.cases:,} cases in {seconds:.0f} s ({told}); {most}; {wrong} went wrong"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
