@@ -27,8 +27,10 @@ from redcal_spark.outcome import Outcome, summary
 from redcal_spark.pair import ReconciledPair
 from redcal_spark.report.files import path_on_demand, report_run, write_report
 from redcal_spark.runs import Job
+from redcal_spark.signals import asked_to_stop
 from redcal_spark.store.base import Commit
 from redcal_spark.store.deltars import DeltaRsStore
+from redcal_spark.streams import StreamJob
 from redcal_spark.terminal import (
     Terminal,
     before_and_after,
@@ -144,7 +146,9 @@ def resume(options: argparse.Namespace) -> int:
 
 def apply(options: argparse.Namespace) -> int:
     job = _job(options)
-    pair = _model(options, job)
+    pair, called = _model(options, job)
+    if options.incremental or options.follow is not None:
+        return _stream(options, job, pair, called)
     outcome = job.apply(pair, wait=options.wait)
     row = outcome.row
     if outcome.held is not None:
@@ -153,6 +157,31 @@ def apply(options: argparse.Namespace) -> int:
         print(json.dumps({"run_id": row.run_id, "outputs": json.loads(row.outputs or "{}")}))
     elif not options.quiet:
         print(f"{len(pair.log)} patches applied to {job.input.name}; rows in {job.tables.table}")
+    return 0
+
+
+def _stream(options: argparse.Namespace, job: StreamJob, pair: ReconciledPair, called: str) -> int:
+    with asked_to_stop() as stop:
+        outcome = job.stream(
+            pair,
+            called,
+            stop,
+            every=options.follow,
+            switch=options.switch_model,
+            wait=options.wait,
+        )
+    row = outcome.row
+    if outcome.held is not None:
+        return _held(options, outcome)
+    version = json.loads(row.inputs)["version"]
+    if options.json:
+        found = {"run_id": row.run_id, "rows": row.rows, "source_version": version}
+        print(json.dumps(found | {"outputs": json.loads(row.outputs or "{}")}))
+    elif not options.quiet:
+        print(
+            f"{row.rows:,} rows written to {job.tables.table}, up to version {version} of "
+            f"{job.config.input.table} (run {row.run_id})"
+        )
     return 0
 
 
@@ -297,10 +326,10 @@ def _console() -> Console:
 # --- helpers --------------------------------------------------------------------------------------
 
 
-def _job(options: argparse.Namespace) -> Job:
+def _job(options: argparse.Namespace) -> StreamJob:
     config = _config(options)
     listener = Terminal(options.quiet or options.json, options.verbose)
-    return Job(config, _work(config), listener)
+    return StreamJob(config, _work(config), listener)
 
 
 def _watched(options: argparse.Namespace) -> Job:
@@ -337,10 +366,12 @@ def _work(config: Config) -> Work:
     return OnSpark(get_session(), given.scratch, given.driver_budget, given.threads)
 
 
-def _model(options: argparse.Namespace, job: Job) -> ReconciledPair:
+def _model(options: argparse.Namespace, job: Job) -> tuple[ReconciledPair, str]:
+    """The model to apply, and what to call it."""
     if options.model is not None:
-        return ReconciledPair.load(options.model)
-    return job.pair_of(job.find(options.run))
+        return ReconciledPair.load(options.model), str(options.model)
+    row = job.find(options.run)
+    return job.pair_of(row), f"run {row.run_id}"
 
 
 def _held(options: argparse.Namespace, outcome: Outcome) -> int:
@@ -481,6 +512,24 @@ def _parser() -> argparse.ArgumentParser:
     chosen = sub.add_mutually_exclusive_group()
     chosen.add_argument("--run", metavar="ID", help="a run's id, or latest")
     chosen.add_argument("--model", metavar="FILE", help="an exported model")
+    sub.add_argument(
+        "--incremental",
+        action="store_true",
+        help="only rows that came since the last time, each once (on Spark, append or merge)",
+    )
+    sub.add_argument(
+        "--follow",
+        type=_seconds,
+        nargs="?",
+        const=10.0,
+        metavar="SECONDS",
+        help="as --incremental, and keep looking for more this often (default: 10)",
+    )
+    sub.add_argument(
+        "--switch-model",
+        action="store_true",
+        help="go on from the checkpoint of another model with this one",
+    )
     waits(sub)
     command("evaluate", evaluate, "measure and certify the written rows anew, from the rows alone")
     sub = command("log", log, "print the patch log of the last run of this configuration")
@@ -505,6 +554,16 @@ def _positive(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"must be a whole number above 0, got {text!r}")
     return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0 < found < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be a number of seconds above 0, got {text!r}")
+    return found
 
 
 if __name__ == "__main__":

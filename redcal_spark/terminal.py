@@ -284,3 +284,5 @@ def set_up_logging(quiet: bool, verbose: bool) -> None:
     log.handlers[:] = [handler]
     log.setLevel(logging.ERROR if quiet else logging.DEBUG if verbose else logging.INFO)
     log.propagate = False
+    # what goes wrong in a batch of a stream is raised as well, and told in words then
+    logging.getLogger("py4j").setLevel(logging.WARNING if verbose else logging.CRITICAL)

@@ -165,7 +165,7 @@ class SparkStore:
 
     def check_target(self, name: str, key: str) -> str | None:
         place = Place(name)
-        return self._local.check_target(name, key) if place.is_path else None
+        return self._local.check_target(name, key) if place.is_here else None
 
     def check_schema(self, schema: pa.Schema) -> list[str]:
         return unstorable(schema)
@@ -181,8 +181,13 @@ class SparkStore:
         """Write rows that are at the driver."""
         return self.write_frame(name, self._made_of(schema, batches), mode, commit)
 
-    def write_frame(self, name: str, frame: DataFrame, mode: Mode, commit: Commit) -> int:
-        """Write a frame as one version. A repeat of the same phase of a run is skipped by Delta."""
+    def write_frame(
+        self, name: str, frame: DataFrame, mode: Mode, commit: Commit, *, evolve: bool = False
+    ) -> int:
+        """Write a frame as one version. A repeat of the same phase of a run is skipped by Delta.
+
+        evolve: columns that the table has not are added to it.
+        """
         place = Place(name).absolute
         if commit.again and (done := self.written(name, commit)) is not None:
             return done[0]
@@ -192,6 +197,8 @@ class SparkStore:
         writer = self._writer(frame, name, mode, commit)
         if mode == "overwrite":
             writer = writer.option("overwriteSchema", "true")
+        elif evolve:
+            writer = writer.option("mergeSchema", "true")
         self._save(writer, place, name, commit)
         return self._version_of(name, commit)
 

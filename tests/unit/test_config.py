@@ -332,6 +332,8 @@ ONE_PROBLEM = [
     ("output.patches=./out/scores", "output.patches: is the same table as output.table"),
     ("output.history=out/scores_runs", "output.runs: is the same table as output.history"),
     ("input.table=out/scores_runs", "output.runs: is the same table as input.table"),
+    ("output.checkpoint=out/scores_runs", "output.checkpoint: is the same table as output.runs"),
+    ("output.checkpoint=out/scores/c", "output.checkpoint: is inside the folder of output.table"),
     ("engine=5", "engine: must be a mapping, got 5"),
 ]
 
@@ -652,6 +654,7 @@ def test_the_record_has_every_default(load: Load) -> None:
             "history": "out/scores_history",
             "runs": "out/scores_runs",
             "report": "auto",
+            "checkpoint": None,
             "suffix": "_reconciled",
             "mode": "overwrite",
             "partition_by": None,

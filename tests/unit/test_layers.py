@@ -23,7 +23,7 @@ CONFIG = frozenset({"config_base", "config_yaml", "config", "config_file"})
 # From bottom to top. A module may import those of its own layer, but not in a circle, and those
 # below. A folder counts as one module.
 LAYERS: tuple[Iterable[str], ...] = (
-    ("errors",),
+    ("errors", "signals"),
     ("fixed_point",),
     ("parameters",),
     ("losses", "events", "patches", "blocks"),
@@ -47,7 +47,7 @@ LAYERS: tuple[Iterable[str], ...] = (
     ("runs",),
     ("evaluation",),
     ("report", "terminal"),
-    ("lookup", "terminal_audit"),
+    ("lookup", "streams", "terminal_audit"),
     ("cli",),
     ("databricks", "notebook"),
     ("__init__", "__main__"),
