@@ -35,8 +35,10 @@ from redcal_spark.prune import age, compact, prune, prune_lines, record_export
 from redcal_spark.report.files import path_on_demand, report_run, write_report
 from redcal_spark.runs import Job
 from redcal_spark.screen import Screen, printable
+from redcal_spark.signals import asked_to_stop
 from redcal_spark.store.base import Commit
 from redcal_spark.store.deltars import DeltaRsStore
+from redcal_spark.streams import StreamJob
 from redcal_spark.terminal import (
     Terminal,
     before_and_after,
@@ -168,7 +170,9 @@ def resume(options: argparse.Namespace) -> int:
 
 def apply(options: argparse.Namespace) -> int:
     job = _job(options)
-    pair = _model(options, job)
+    pair, called = _model(options, job)
+    if options.incremental or options.follow is not None:
+        return _stream(options, job, pair, called)
     outcome = job.apply(pair, wait=options.wait)
     row = outcome.row
     if outcome.held is not None:
@@ -177,6 +181,31 @@ def apply(options: argparse.Namespace) -> int:
         print(json.dumps({"run_id": row.run_id, "outputs": json.loads(row.outputs or "{}")}))
     elif not options.quiet:
         print(f"{_patches(pair)} applied to {job.input.name}; rows in {job.tables.table}")
+    return 0
+
+
+def _stream(options: argparse.Namespace, job: StreamJob, pair: ReconciledPair, called: str) -> int:
+    with asked_to_stop() as stop:
+        outcome = job.stream(
+            pair,
+            called,
+            stop,
+            every=options.follow,
+            switch=options.switch_model,
+            wait=options.wait,
+        )
+    row = outcome.row
+    if outcome.held is not None:
+        return _held(options, outcome)
+    version = json.loads(row.inputs)["version"]
+    if options.json:
+        found = {"run_id": row.run_id, "rows": row.rows, "source_version": version}
+        print(json.dumps(found | {"outputs": json.loads(row.outputs or "{}")}))
+    elif not options.quiet:
+        print(
+            f"{row.rows:,} rows written to {job.tables.table}, up to version {version} of "
+            f"{job.config.input.table} (run {row.run_id})"
+        )
     return 0
 
 
@@ -366,12 +395,12 @@ def _console(options: argparse.Namespace) -> Console:
 # --- helpers --------------------------------------------------------------------------------------
 
 
-def _job(options: argparse.Namespace) -> Job:
+def _job(options: argparse.Namespace) -> StreamJob:
     config = _config(options)
     form = options.log_format
     quiet = options.quiet or (options.json and form == "text")  # a log for machines was asked for
     listener = Terminal(quiet, options.verbose, options.screen, options.context, form)
-    return Job(config, _work(config), listener)
+    return StreamJob(config, _work(config), listener)
 
 
 def _watched(options: argparse.Namespace) -> Job:
@@ -410,10 +439,13 @@ def _work(config: Config) -> Work:
     return OnSpark(get_session(), given.scratch, given.driver_budget, given.threads)
 
 
-def _model(options: argparse.Namespace, job: Job) -> ReconciledPair:
+def _model(options: argparse.Namespace, job: Job) -> tuple[ReconciledPair, str]:
+    """The model to apply, and what to call it."""
     if options.model is not None:
-        return _renamed(ReconciledPair.load(options.model), job.config.hidden.read_json)
-    return job.pair_of(job.find(options.run))
+        pair = _renamed(ReconciledPair.load(options.model), job.config.hidden.read_json)
+        return pair, str(options.model)
+    row = job.find(options.run)
+    return job.pair_of(row), f"run {row.run_id}"
 
 
 def _renamed(pair: ReconciledPair, change: Callable[[str], str]) -> ReconciledPair:
@@ -598,6 +630,24 @@ def _parser() -> argparse.ArgumentParser:
     chosen = sub.add_mutually_exclusive_group()
     chosen.add_argument("--run", metavar="ID", help="a run's id, or latest")
     chosen.add_argument("--model", metavar="FILE", help="an exported model")
+    sub.add_argument(
+        "--incremental",
+        action="store_true",
+        help="only rows that came since the last time, each once (on Spark, append or merge)",
+    )
+    sub.add_argument(
+        "--follow",
+        type=_seconds,
+        nargs="?",
+        const=10.0,
+        metavar="SECONDS",
+        help="as --incremental, and keep looking for more this often (default: 10)",
+    )
+    sub.add_argument(
+        "--switch-model",
+        action="store_true",
+        help="go on from the checkpoint of another model with this one",
+    )
     waits(sub)
     command("evaluate", evaluate, "measure and certify the written rows anew, from the rows alone")
     sub = command("compare", compare, "run four procedures on the same rows; write no tables")
@@ -646,6 +696,16 @@ def _positive(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"must be a whole number above 0, got {text!r}")
     return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0 < found < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be a number of seconds above 0, got {text!r}")
+    return found
 
 
 if __name__ == "__main__":

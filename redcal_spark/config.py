@@ -292,6 +292,9 @@ class Output(Section):
         default="auto",
         description="HTML file that `run` writes; auto: <table>_report.html by a path; null: none",
     )
+    checkpoint: Text | None = Field(
+        default=None, description="path: how far a stream is; null: <table>_checkpoint, for paths"
+    )
     suffix: Text = Field(
         default="_reconciled", description="added to the names of new score columns"
     )

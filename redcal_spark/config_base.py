@@ -334,7 +334,7 @@ def shared_tables(data: Mapping[str, Any]) -> Iterator[Problem]:
     for key in MODELS:
         taken.setdefault(place_of(as_mapping(given.get(key)).get("table")), f"input.{key}.table")
     table = output.get("table")
-    for key in ("table", *SIDE_TABLES):
+    for key in ("table", *SIDE_TABLES, "checkpoint"):
         name = output.get(key)
         if name is None and isinstance(table, str):
             name = sibling(table, key)
@@ -344,8 +344,9 @@ def shared_tables(data: Mapping[str, Any]) -> Iterator[Problem]:
         if taken.setdefault(place, f"output.{key}") != f"output.{key}":
             yield ("output", key), f"is the same table as {taken[place]}"
         for folder, source in taken.items():
-            # the next run would read what this one wrote
-            if folder and source.startswith("input.") and place.startswith(folder + os.sep):
+            # the next run would read what this one wrote; VACUUM would empty a checkpoint
+            kept_out = source.startswith("input.") or key == "checkpoint"
+            if folder and kept_out and place.startswith(folder + os.sep):
                 yield ("output", key), f"is inside the folder of {source}"
 
 

@@ -74,6 +74,8 @@ def logging_to_stderr(
     log.handlers[:] = [handler]
     log.setLevel(logging.ERROR if quiet else logging.DEBUG if verbose else logging.INFO)
     log.propagate = False
+    # what goes wrong in a batch of a stream is raised as well, and told in words then
+    logging.getLogger("py4j").setLevel(logging.WARNING if verbose else logging.CRITICAL)
     if form != "json":
         yield
         return

@@ -112,11 +112,7 @@ class Job:
         rows: they will be written. labels: they will be needed.
         """
         layout = self.check_input(labels=labels)
-        problems = [
-            problem
-            for key, name in self.tables._asdict().items()
-            if (problem := self.store.check_target(name, f"output.{key}")) is not None
-        ]
+        problems = self._target_problems()
         if rows:
             problems += [
                 f"{self.input.name}: {problem}"
@@ -136,6 +132,13 @@ class Job:
             if told:
                 raise InputError("\n".join(told))
         return layout
+
+    def _target_problems(self) -> list[str]:
+        return [
+            problem
+            for key, name in self.tables._asdict().items()
+            if (problem := self.store.check_target(name, f"output.{key}")) is not None
+        ]
 
     def _layout(self, labels: bool) -> Layout:
         schema, made = self.input.schema, self.reconciler

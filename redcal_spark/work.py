@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import chain
@@ -17,7 +18,7 @@ from redcal_spark.columns import Layout, plan
 from redcal_spark.config import Config
 from redcal_spark.counters import Counters
 from redcal_spark.engines.base import Engine
-from redcal_spark.errors import InputError
+from redcal_spark.errors import InputError, UsageError
 from redcal_spark.gather import Gathered, numbered
 from redcal_spark.history import Point, history
 from redcal_spark.kernel import Scan
@@ -67,6 +68,43 @@ class Scanned(Protocol):
     def close(self) -> None: ...
 
 
+class Stream(Protocol):
+    """Rows as they arrive, written once each."""
+
+    checkpoint: str
+    identity: dict[str, Any]  # of the source as it was when it was opened
+    owner: Any  # what the checkpoint belongs to; None if it is new
+
+    @property
+    def other_model(self) -> str | None:
+        """Why the checkpoint is of another model, in words, if it is."""
+        ...
+
+    def begin(self, commit: Commit, switch: bool) -> int:
+        """Make checkpoint and target ready; returns the target's version.
+
+        switch: a checkpoint of another model is taken over.
+        """
+        ...
+
+    def run(
+        self,
+        commit: Commit,
+        every: float | None,
+        stop: threading.Event,
+        listen: Callable[[int | None, int], None],
+    ) -> None:
+        """Write what is there; every: and what comes, so many seconds apart, until `stop`.
+
+        listen: is told the newest version of the source that was read, and how many rows.
+        """
+        ...
+
+    def written(self, run_id: str) -> tuple[int | None, int]:
+        """The newest version of the target that a run wrote, if any, and how many rows in all."""
+        ...
+
+
 class Work(Protocol):
     """A store, and what computes on its tables."""
 
@@ -112,6 +150,10 @@ class Work(Protocol):
         What a run has written already is not written again.
         at_end: called when all rows were read and before anything is committed; it may raise.
         """
+        ...
+
+    def stream(self, config: Config, pair: ReconciledPair, model: tuple[str, str]) -> Stream:
+        """A table's rows as they arrive. model: its digest, and what people call it."""
         ...
 
 
@@ -204,6 +246,12 @@ class InMemory:
         if target.mode == "merge":  # most rows may have been there already
             return self.store.written(target.table, commit) or (version, written)
         return version, written
+
+    def stream(self, config: Config, pair: ReconciledPair, model: tuple[str, str]) -> Stream:
+        raise UsageError(
+            "--incremental and --follow need engine.name: spark, whose streaming source knows "
+            "which rows of a Delta table are new; a plain apply does without"
+        )
 
     def _extended(
         self, table: Table, pair: ReconciledPair, suffix: str, skip: bool

@@ -83,7 +83,7 @@ def layout_of(
         if layout.label is not None or not labels:
             return layout
     except InputError:
-        if not set(names) <= set(schema.names):
+        if not set(names) <= set(schema.names) or frame.isStreaming:
             raise
     first = next(iter(table_of(frame.limit(FIRST_ROWS), names).to_batches()), None)
     return plan(schema, columns, where, n_classes, first, labels)

@@ -184,8 +184,13 @@ class SparkStore:
         """Write rows that are at the driver, into one file."""
         return self.write_frame(name, self._made_of(schema, batches).coalesce(1), mode, commit)
 
-    def write_frame(self, name: str, frame: DataFrame, mode: Mode, commit: Commit) -> int:
-        """Write a frame as one version. A repeat of the same phase of a run is skipped by Delta."""
+    def write_frame(
+        self, name: str, frame: DataFrame, mode: Mode, commit: Commit, *, evolve: bool = False
+    ) -> int:
+        """Write a frame as one version. A repeat of the same phase of a run is skipped by Delta.
+
+        evolve: columns that the table has not are added to it.
+        """
         place = Place(name).absolute
         if commit.again and (done := self.written(name, commit)) is not None:
             return done[0]
@@ -195,6 +200,8 @@ class SparkStore:
         writer = self._writer(frame, mode, commit)
         if mode == "overwrite":
             writer = writer.option("overwriteSchema", "true")
+        elif evolve:
+            writer = writer.option("mergeSchema", "true")
         self._save(writer, place, name, commit)
         return self._version_of(name, commit)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -70,24 +70,30 @@ def _has_map(kind: DataType) -> bool:
     return isinstance(kind, MapType)
 
 
-@contextmanager
-def saying(spark: SparkSession, commit: Commit) -> Iterator[None]:
-    """What the commit of a MERGE or of a statement in SQL says of itself.
+def saying(spark: SparkSession, commit: Commit) -> AbstractContextManager[None]:
+    """What the commit of a MERGE or of a statement in SQL says of itself."""
+    return settings(spark, {USER_METADATA: commit.user_metadata})
 
-    Writes of frames take it as an option, these have none: Delta looks into the session's
-    settings, so that this one is set for as long as they take.
+
+@contextmanager
+def settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
+    """Settings of a session for as long as a MERGE takes.
+
+    Writes of frames take these as options, a MERGE has no options: Delta looks into the session's
+    settings.
     """
     with _SPEAKING:
-        try:
-            before = spark.conf.get(USER_METADATA, None)
-            spark.conf.set(USER_METADATA, commit.user_metadata)
-        except PySparkException:  # settings that may not be changed, as on serverless
-            yield
-            return
+        before: dict[str, str | None] = {}
+        for key, value in wanted.items():
+            with suppress(PySparkException):  # some may not be changed, as on serverless
+                known = spark.conf.get(key, None)
+                spark.conf.set(key, value)
+                before[key] = known
         try:
             yield
         finally:
-            if before is None:
-                spark.conf.unset(USER_METADATA)
-            else:
-                spark.conf.set(USER_METADATA, before)
+            for key, known in before.items():
+                if known is None:
+                    spark.conf.unset(key)
+                else:
+                    spark.conf.set(key, known)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -204,3 +205,13 @@ def told(err: Exception) -> str:
     if text.startswith("An error occurred while calling"):  # py4j: the next line says what
         text = (str(err).splitlines()[1:] or [text])[0].lstrip(": ")
     return text[:500]
+
+
+def refused(text: str, name: str) -> InputError | None:
+    """Rows that we refused inside a Spark job come back as text inside Spark's own error."""
+    mark = "redcal_spark.errors.InputError: the data"
+    if mark not in text:
+        return None
+    first, *more = text.split(mark, 1)[1].splitlines()
+    kept = takewhile(lambda line: line.startswith("  ") and line[2:3].strip(), more)
+    return InputError("\n".join([name + first, *kept]))

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import col
 
 from redcal_spark.columns import Layout
+from redcal_spark.config import Config
 from redcal_spark.counters import Counters
 from redcal_spark.engines.base import Engine
 from redcal_spark.engines.spark import DRIVER_BUDGET, Scratch, SparkScan
@@ -20,7 +21,7 @@ from redcal_spark.engines.spark_frames import (
     scan_frame,
     table_of,
 )
-from redcal_spark.errors import InputError, RunError
+from redcal_spark.errors import RunError
 from redcal_spark.history import Point
 from redcal_spark.kernel import Scan
 from redcal_spark.pair import ReconciledPair
@@ -29,7 +30,8 @@ from redcal_spark.splits import Split
 from redcal_spark.store.base import Commit, Table, written_before
 from redcal_spark.store.spark import SparkStore
 from redcal_spark.store.spark_join import id_problems
-from redcal_spark.store.spark_tables import SparkTable, explained, is_sparks
+from redcal_spark.store.spark_stream import Stream, stream_of
+from redcal_spark.store.spark_tables import SparkTable, explained, is_sparks, refused
 from redcal_spark.store.targets import Target
 
 
@@ -122,6 +124,9 @@ class OnSpark:
         progress(written)
         return version, written
 
+    def stream(self, config: Config, pair: ReconciledPair, model: tuple[str, str]) -> Stream:
+        return stream_of(self.store, config, pair, model)
+
 
 class ScannedOnSpark:
     """The scan's counts, and its active rows: at the driver if they fit, else in scratch."""
@@ -164,10 +169,4 @@ def _frame(table: Table) -> SparkTable:
 
 def _ours(err: RunError, name: str) -> Exception:
     """A bad row that a worker refused comes back as text inside Spark's own error."""
-    text = str(err.__cause__ or err)
-    mark = "redcal_spark.errors.InputError: the data"
-    if mark not in text:
-        return err
-    lines = text.split(mark, 1)[1].splitlines()
-    kept = [lines[0], *(line for line in lines[1:] if line.startswith("  column"))]
-    return InputError(name + "\n".join(kept))
+    return refused(str(err.__cause__ or err), name) or err

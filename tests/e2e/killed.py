@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -51,6 +52,38 @@ def at(owner: Any, name: str, strike: Callable[[], None] = kill, **which: Any) -
     setattr(owner, name, wrapped)
 
 
+def when(path: str) -> None:
+    """Strike as soon as a file is there, whoever makes it."""
+
+    def watch() -> None:
+        while not os.path.exists(path):
+            time.sleep(0.001)
+        kill()
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def prepare_stream(moment: str) -> bool:
+    """A batch is one file of the source; its rows go to out/rows, whose version 0 has none."""
+    from redcal_spark.store import spark_stream
+    from redcal_spark.store.spark_changes import MergeBatch
+
+    spark_stream.FILES = 1
+    state, written = "out/rows_checkpoint/state", "out/rows/_delta_log/00000000000000000001.json"
+    moments: dict[str, Callable[[], None]] = {
+        "before the first batch": lambda: at(spark_stream.Stream, "_start"),
+        "in a batch": lambda: when(f"{state}/offsets/0"),
+        "after a write": lambda: when(written),
+        "between batches": lambda: when(f"{state}/commits/0"),
+        "before a merge": lambda: at(MergeBatch, "merge", nth=2),
+        "in a merge": lambda: at(MergeBatch, "merge", soon(0.7), nth=2),
+        "after a merge": lambda: at(MergeBatch, "merge", nth=2, after=True),
+    }
+    if moment in moments:
+        moments[moment]()
+    return moment in moments
+
+
 def prepare(moment: str, store: Any, work: Any, delay: float) -> None:
     def to(kind: str) -> Test:
         return lambda _, name, *__: name.endswith(kind)
@@ -87,7 +120,8 @@ if __name__ == "__main__":
         from redcal_spark.store.spark import SparkStore
         from redcal_spark.store.spark_work import OnSpark
 
-        prepare(moment, SparkStore, OnSpark, 1.5)
+        if not prepare_stream(moment):
+            prepare(moment, SparkStore, OnSpark, 1.5)
     else:
         from redcal_spark.store.deltars import DeltaRsStore
         from redcal_spark.work import InMemory

@@ -285,8 +285,11 @@ def test_json_is_one_document(work: Work) -> None:
     tables = ("out/rows", "out/rows_patches", "out/rows_history", "out/rows_metrics")
     assert run["outputs"] == dict.fromkeys(tables, 0)
     assert work.redcal("run", "--json").json == {
-        "run_id": run["run_id"], "status": "converged", "unchanged": True
-    }  # fmt: skip
+        "run_id": run["run_id"],
+        "status": "converged",
+        "unchanged": True,
+        "report": "out/rows_report.html",
+    }
     for command in ("check", "audit", "evaluate", "export", "apply"):
         assert isinstance(work.redcal(command, "--json").json, dict)
     assert [row["command"] for row in work.runs()] == ["run", "apply"]

@@ -23,6 +23,7 @@ from tests.e2e.work import scores
 from tests.helpers import log_of, quietly, reconciler
 from tests.spark.test_plans import TAKEN_AWAY
 from tests.spark.test_runs import Lake, lake, test_again_changed_and_back  # noqa: F401
+from tests.spark.test_stream import river, test_twice_is_as_good_as_the_whole  # noqa: F401
 from tests.unit import test_bundle
 
 

@@ -333,6 +333,8 @@ ONE_PROBLEM = [
     ("output.patches=./out/scores", "output.patches: is the same table as output.table"),
     ("output.history=out/scores_runs", "output.runs: is the same table as output.history"),
     ("input.table=out/scores_runs", "output.runs: is the same table as input.table"),
+    ("output.checkpoint=out/scores_runs", "output.checkpoint: is the same table as output.runs"),
+    ("output.checkpoint=out/scores/c", "output.checkpoint: is inside the folder of output.table"),
     ("engine=5", "engine: must be a mapping, got 5"),
 ]
 
@@ -654,6 +656,7 @@ def test_the_record_has_every_default(load: Load) -> None:
             "metrics": "out/scores_metrics",
             "runs": "out/scores_runs",
             "report": "auto",
+            "checkpoint": None,
             "suffix": "_reconciled",
             "mode": "overwrite",
             "partition_by": None,

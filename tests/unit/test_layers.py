@@ -23,7 +23,7 @@ CONFIG = frozenset({"config_base", "config_yaml", "config", "config_file"})
 # From bottom to top. A module may import those of its own layer, but not in a circle, and those
 # below. A folder counts as one module.
 LAYERS: tuple[Iterable[str], ...] = (
-    ("errors", "redaction", "counters"),
+    ("errors", "redaction", "counters", "signals"),
     ("fixed_point",),
     ("parameters",),
     ("losses", "events", "patches", "blocks"),
@@ -48,7 +48,7 @@ LAYERS: tuple[Iterable[str], ...] = (
     ("evaluation",),
     ("screen", "logs", "alerts"),
     ("compare", "report", "terminal"),
-    ("compare_chart", "lookup", "prune", "terminal_audit", "terminal_compare"),
+    ("compare_chart", "lookup", "prune", "streams", "terminal_audit", "terminal_compare"),
     ("cli",),
     ("databricks", "notebook"),
     ("__init__", "__main__"),

@@ -1,0 +1,107 @@
+"""Streams: a fitted pair applied to rows as they arrive, with claim and ledger as any run."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from contextlib import suppress
+from typing import Any
+
+from redcal_spark.claim import Claim
+from redcal_spark.errors import RedcalError, UsageError
+from redcal_spark.ledger import digest
+from redcal_spark.outcome import Outcome
+from redcal_spark.pair import ReconciledPair
+from redcal_spark.runs import Job
+from redcal_spark.work import Stream
+
+RECORD = 60.0  # seconds between two notes in the ledger of how far a stream is
+
+
+class StreamJob(Job):
+    """A job that can also follow its input."""
+
+    def stream(
+        self,
+        pair: ReconciledPair,
+        called: str,
+        stop: threading.Event,
+        *,
+        every: float | None = None,
+        switch: bool = False,
+        wait: bool = False,
+    ) -> Outcome:
+        """Write the rows that came since the last time, each once.
+
+        called: what people call the model. every: keep looking, so many seconds apart, until
+        `stop`. switch: a checkpoint of another model goes on with this one.
+        """
+        if problems := self._target_problems():
+            raise UsageError("\n".join(problems))
+        stream = self.work.stream(self.config, pair, (digest(pair.to_json()), called))
+        if stream.other_model is not None and not switch:
+            raise UsageError(stream.other_model)
+        mark = digest({"checkpoint": stream.checkpoint})  # one at a time works on it
+        self._check_rows_stand(mark, stream)
+        counted = {"patches": len(pair.log), "rounds": pair.log.rounds}
+        fresh = self._new_row(mark, "stream", stream.identity, **counted)
+        claim = self._claimed(fresh, True, wait, True)
+        if isinstance(claim, Outcome):
+            return claim
+        told = _Progress(self, claim, stream)
+        with self._working(claim):
+            with self._phase("apply"):
+                self._written[self.tables.table] = stream.begin(claim.row.commit, switch)
+                try:
+                    stream.run(claim.row.commit, every, stop, told)
+                except BaseException:
+                    with suppress(RedcalError):  # the first one is what must be mended
+                        claim.update(**told.so_far()[1])
+                    raise
+                version, done = told.so_far()
+            outputs = json.dumps({} if version is None else {self.tables.table: version})
+            row = claim.end(pair.status, outputs=outputs, **self._spent(), **done)
+        return Outcome(row, pair)
+
+    def _check_rows_stand(self, mark: str, stream: Stream) -> None:
+        """Rows that were written through a checkpoint must still be where it says."""
+        rows = [row for row in self.ledger.rows(fingerprint=mark) if row.rows]
+        if not rows:
+            return
+        run, table = rows[-1].run_id, self.tables.table
+        if stream.owner is None and self.config.output.mode == "append":
+            raise UsageError(
+                f"output.checkpoint: {stream.checkpoint} is gone, and run {run} wrote rows through "
+                f"it: without it they would all be appended to {table} again. Bring it back, or "
+                "name another output.table"
+            )
+        if stream.owner is not None and not self.store.exists(table):
+            raise UsageError(
+                f"output.table: {table} is gone, and run {run} wrote rows to it that "
+                f"{stream.checkpoint} takes for done; name another output.checkpoint to start anew"
+            )
+
+
+class _Progress:
+    """Hears how far a stream is, and notes it in the ledger."""
+
+    def __init__(self, job: Job, claim: Claim, stream: Stream):
+        self._job, self._claim, self._stream = job, claim, stream
+        self._source = stream.identity
+        self._noted = self._source, time.monotonic()
+
+    def __call__(self, version: int | None, rows: int) -> None:
+        self._claim.check()
+        if version is not None:
+            self._source = self._source | {"version": version}
+        self._job.listener.advance(rows)
+        known, when = self._noted
+        if self._source != known and time.monotonic() - when > RECORD:
+            self._claim.update(inputs=json.dumps(self._source))
+            self._noted = self._source, time.monotonic()
+
+    def so_far(self) -> tuple[int | None, dict[str, Any]]:
+        """The last version of the target, if there is one, and what goes into the ledger."""
+        version, rows = self._stream.written(self._claim.row.run_id)
+        return version, {"rows": rows, "inputs": json.dumps(self._source)}
