@@ -1,7 +1,7 @@
 """Progress: the patches of a run are written as they are found, so that another process can go on.
 
-When a run dies, a few seconds' work is lost at most, or a tenth of its time. A resumed run replays
-what is there and finds the rest, patch by patch the same.
+A few seconds' work is lost at most when a run dies. A resumed run replays what is there and finds
+the rest, patch by patch the same.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from redcal_spark.store.base import Store
 
 EVERY = 2.0  # seconds between writes, at least
 SHARE = 5  # of a run's time, writing takes one such part at most
-RARER = 50  # the longer a run takes, the rarer: some 60 files in the first hour, 80 in eight
+FILES = 20  # small files that a run may leave
 
 
 class Progress:
@@ -39,8 +39,8 @@ class Progress:
             self._read(claim.resumed.progress)
         self._saved = len(self.log), self.zero_calibrations
         self._waiting: list[Patch] = []
-        self._began = time.monotonic()
-        self._due = self._began + EVERY
+        self._writes = 0
+        self._due = time.monotonic() + EVERY
 
     def _read(self, known: str | None) -> None:
         found = self._store.read(self._table, {"run_id": self._claim.row.run_id})
@@ -75,6 +75,13 @@ class Progress:
         commit = replace(row.commit, phase=now, again=self._claim.resumed is not None)
         version = self._store.write(self._table, PATCHES, batches, "append", commit)
         self._saved, self._waiting = (now, self.zero_calibrations), []
-        end = time.monotonic()
-        self._due = end + max(EVERY, SHARE * max(end - start, (end - self._began) / RARER))
+        self._writes += 1
+        self._due = time.monotonic() + max(EVERY, SHARE * (time.monotonic() - start))
+        return version
+
+    def finish(self) -> int:
+        """Write the last; small files are put together if there are many. Returns the version."""
+        version = self.save()
+        if self._writes > FILES:
+            self._store.compact(self._table, replace(self._claim.row.commit, phase=-1))
         return version

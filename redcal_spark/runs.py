@@ -317,7 +317,7 @@ class Job:
             guard = self.config.reconcile.guard
             pair, histories = verdict(pair, points, guard, self.listener.note)
         with self._phase("write"):
-            self._written[self.tables.patches] = progress.save()
+            self._written[self.tables.patches] = progress.finish()
             table = history_table(claim.row.run_id, pair.losses, histories)
             self._written[self.tables.history] = self.store.write(
                 self.tables.history, HISTORY, table.to_batches(), "append", self._commit(claim)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,6 @@ from deltalake import DeltaTable, write_deltalake
 
 from redcal_spark import progress
 from redcal_spark.ledger import Ledger
-from redcal_spark.patches import Patch
-from redcal_spark.store.base import Commit
 from redcal_spark.store.deltars import DeltaRsStore
 from tests.e2e.test_resume import killed
 from tests.e2e.work import Work, scores
@@ -256,37 +253,14 @@ def test_small_files_are_put_together(three: tuple[Work, list[str]]) -> None:
     assert work.redcal("run").out.startswith("nothing to do")
 
 
-def test_a_long_run_saves_ever_more_rarely(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A patch a second for an hour is some 60 writes, and a tenth of the time is lost at most."""
-
-    class Clock:
-        now = 0.0
-
-        def monotonic(self) -> float:
-            return self.now
-
-    class Quick:
-        """Writes take no time."""
-
-        row = type("Row", (), {"run_id": "r", "commit": Commit("r", "f")})()
-        resumed = None
-
-        def update(self, **_: Any) -> None:
-            pass
-
-        def write(self, *_: Any) -> int:
-            saved.append(clock.now)
-            return 0
-
-    clock = Clock()
-    saved: list[float] = []
-    monkeypatch.setattr(progress, "time", clock)
-    quick: Any = Quick()
-    made = progress.Progress(quick, "t", quick)
-    work.ran("fit")
-    patch = work.redcal("log", "--json").lines[0]
-    for second in range(3600):
-        clock.now = float(second)
-        made.patch(Patch.from_json(patch | {"step": second}), 0)
-    assert 30 < len(saved) < 80
-    assert all(later - at <= max(3, 0.1 * at + 2) for at, later in pairwise(saved))
+def test_a_run_of_many_writes_leaves_few_files(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "EVERY", 0)
+    monkeypatch.setattr(progress, "SHARE", 0)
+    work.ran()
+    count = len(work.redcal("log", "--json").lines)
+    assert count > progress.FILES
+    patches = work.delta("out/rows_patches")
+    assert patches.version() > count  # every patch was written, and one commit more
+    assert len(patches.file_uris()) == 1
+    assert work.table("out/rows_patches").num_rows == count
+    assert work.redcal("evaluate").code == 0
