@@ -46,16 +46,16 @@ def find_chromium() -> tuple[str | None, str]:
     if os.geteuid() != 0:
         return None, "no chromium, and only root can install it: apt-get install chromium"
     quiet = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-    for command in (
-        ["apt-get", "update", "-q"],
-        ["apt-get", "install", "-q", "-y", "--no-install-recommends", "chromium"],
+    for patience, command in (
+        (120, ["apt-get", "update", "-q"]),
+        (360, ["apt-get", "install", "-q", "-y", "--no-install-recommends", "chromium"]),
     ):
         try:
             told = subprocess.run(
-                command, env=quiet, capture_output=True, text=True, timeout=300, check=False
+                command, env=quiet, capture_output=True, text=True, timeout=patience, check=False
             )
         except subprocess.TimeoutExpired:
-            return None, f"no chromium: {' '.join(command)} took longer than 300 s"
+            return None, f"no chromium: {' '.join(command)} took longer than {patience} s"
         if told.returncode:
             last = (told.stderr or told.stdout).strip().splitlines()[-1:]
             return None, f"no chromium: {' '.join(command)} failed: {' '.join(last)}"

@@ -255,7 +255,7 @@ class CostChart:
 def costs(report: Report, loss: int, split: str) -> list[CostChart]:
     """Per model, where its mean cost comes from: the dearest actions first."""
     audits = [report.audit(split, when, loss) for when in WHENS]
-    cells = [[*zip(*(audit["by_action"] for audit in audits), strict=True)]][0]
+    cells = list(zip(*(audit["by_action"] for audit in audits), strict=True))
     size = max((abs(cell["cost"]) for pair in cells for cell in pair), default=0.0)
     totals = [cost for audit in audits for cost in audit["decision_loss"]]
     digits = digits_for(totals)

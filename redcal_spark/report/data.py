@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from redcal_spark.certificate import Certificate
-from redcal_spark.fixed_point import exact
 from redcal_spark.ledger import RunRow
 from redcal_spark.losses import LossFamily
 from redcal_spark.parameters import Parameters, Resolved
@@ -225,7 +224,3 @@ class Report:
     @property
     def beta(self) -> Fraction | None:
         return self.resolved.beta
-
-    @property
-    def alpha_exact(self) -> Fraction | None:
-        return None if self.parameters.alpha is None else exact(self.parameters.alpha)

@@ -36,11 +36,13 @@ def render(report: Report) -> str:
 
 def context(report: Report) -> dict[str, Any]:
     """Everything that the template shows."""
-    split = report.told_split
+    split, started = report.told_split, report.row.started_at
     fix, unfixed = actions.to_fix(report)
     rounds, more_rounds = steps.rounds(report)
     return {
         "report": report,
+        "started": f"{started.day} {started:%B %Y, %H:%M} UTC",
+        "level": f"{100 * report.audits[split]['before']['intervals']['level']:g}",
         "models": [
             (name(model), style) for model, style in zip(report.models, ("one", "two"), strict=True)
         ],

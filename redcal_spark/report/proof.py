@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import yaml
@@ -187,11 +187,11 @@ def _version(table: Mapping[str, Any]) -> str:
     if not files:
         return kind
     size = sum(int(file[1]) for file in files)
-    newest = datetime.fromtimestamp(max(int(file[2]) for file in files) / 1e9).astimezone()
+    newest = datetime.fromtimestamp(max(int(file[2]) for file in files) / 1e9, UTC)
     digests = f", digest {files[0][3]}" if len(files) == 1 and len(files[0]) > 3 else ""
     kind = {"csv": "CSV", "parquet": "Parquet"}.get(kind, kind)
     told = f"{kind}, {plural(len(files), 'file')}, {size:,} bytes"
-    return f"{told}, changed {newest:%Y-%m-%d %H:%M:%S %z}{digests}"
+    return f"{told}, changed {newest:%Y-%m-%d %H:%M:%S} UTC{digests}"
 
 
 def outputs(report: Report) -> Iterator[Line]:

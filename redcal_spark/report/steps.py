@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from redcal_spark.patches import Patch
-from redcal_spark.report.charts import Bar, Line, line_chart, timeline
+from redcal_spark.report.charts import Bar, Line, Point, line_chart, timeline
 from redcal_spark.report.data import SPLITS, Report
 from redcal_spark.report.markup import Html, joined, name, tag
 from redcal_spark.report.numbers import (
@@ -26,6 +26,9 @@ NUMBERS = 16  # points of a chart in the table behind it
 ROUNDS = 12  # in the table of rounds
 STYLES = {1: "one", 2: "two"}
 
+Key = tuple[Any, ...]  # of a line: its split, and its model if it has one
+Points = Sequence[Point]
+
 
 @dataclass(frozen=True)
 class Figure:
@@ -42,6 +45,7 @@ class Figures:
     headings: Sequence[Html]
     numbers: Sequence[Sequence[Html]]
     left_out: int
+    by_model: bool  # else the lines are the splits
 
 
 def brier(report: Report) -> Figures:
@@ -76,45 +80,36 @@ def disagreement(report: Report, loss: int) -> Figures:
     """The share of rows with different decisions, per step, on both splits."""
     title = report.losses[loss].name
     lines = {
-        split: [
+        (split,): [
             (p["step"], p["disagreement_rows"] / p["rows"])
             for p in report.points.get((split, loss, 1), [])
         ]
         for split in report.splits
     }
-    drawn = [Line(f"{SPLITS[split]} rows", split, points) for split, points in lines.items()]
-    words = _words(f"Rows with different decisions, {title}", drawn, share_text)
-    chart = line_chart(
-        drawn, words, share_text, bounds=_bounds(lines.values(), zero=True), percent=True
-    )
     several = joined(" for ", name(title)) if len(report.losses) > 1 else Html("")
     heading = joined("Rows with different decisions", several)
-    table, left_out = _numbers(
-        {(title, "disagreement", split): points for split, points in lines.items()},
-        lambda value, split, step: share(value, split, title, "disagreement", "step", step),
-    )
-    headings = [Html("patches"), *(Html(f"{SPLITS[split]}") for split in lines)]
-    return Figures(heading, [Figure(Html(""), chart)], headings, table, left_out)
+    words = f"Rows with different decisions, {title}"
+    return _by_split(heading, words, f"{title}/disagreement", lines)
 
 
 def apart(report: Report) -> Figures:
     """For Reconcile: the largest share of rows beyond alpha in one class, per step."""
     lines = {
-        split: [(p["step"], p["largest_event"]) for p in report.brier_points(split, 1)]
+        (split,): [(p["step"], p["largest_event"]) for p in report.brier_points(split, 1)]
         for split in report.splits
     }
-    drawn = [Line(f"{SPLITS[split]} rows", split, points) for split, points in lines.items()]
-    words = _words("Rows whose scores are apart, in the worst class", drawn, share_text)
-    chart = line_chart(
-        drawn, words, share_text, bounds=_bounds(lines.values(), zero=True), percent=True
-    )
-    table, left_out = _numbers(
-        {("apart", split): points for split, points in lines.items()},
-        lambda value, split, step: share(value, split, "apart", "step", step),
-    )
-    headings = [Html("patches"), *(Html(SPLITS[split]) for split in lines)]
-    title = Html("Scores apart, worst class")
-    return Figures(title, [Figure(Html(""), chart)], headings, table, left_out)
+    words = "Rows whose scores are apart, in the worst class"
+    return _by_split(Html("Scores apart, worst class"), words, "apart", lines)
+
+
+def _by_split(title: Html, words: str, of: str, lines: Mapping[Key, Points]) -> Figures:
+    """One chart, a line per split."""
+    drawn = [Line(f"{SPLITS[split]} rows", split, points) for (split,), points in lines.items()]
+    label, bounds = _words(words, drawn, share_text), _bounds(lines.values(), zero=True)
+    chart = line_chart(drawn, label, share_text, bounds=bounds, percent=True)
+    table, left_out = _numbers(lines, lambda value, *place: share(value, place[0], of, *place[1:]))
+    headings = [Html("patches"), *(Html(SPLITS[split]) for (split,) in lines)]
+    return Figures(title, [Figure(Html(""), chart)], headings, table, left_out, by_model=False)
 
 
 def _by_model(
@@ -122,7 +117,7 @@ def _by_model(
     title: Html,
     words: str,
     of: str,
-    lines: dict[tuple[str, int], list[tuple[int, float]]],
+    lines: Mapping[Key, Points],
     digits: int,
 ) -> Figures:
     bounds = _bounds(lines.values())
@@ -139,38 +134,40 @@ def _by_model(
         heading = Html(f"{SPLITS[split].capitalize()} rows")
         figures.append(Figure(heading, line_chart(drawn, label, text, bounds=bounds)))
     table, left_out = _numbers(
-        lines,
-        lambda value, split, model, step: decimal(value, digits, split, of, model, "step", step),
+        lines, lambda value, *place: decimal(value, digits, place[0], of, *place[1:])
     )
     headings = [
         Html("patches"),
         *(joined(f"{SPLITS[split]}, ", name(report.models[m - 1])) for split, m in lines),
     ]
-    return Figures(title, figures, headings, table, left_out)
+    return Figures(title, figures, headings, table, left_out, by_model=True)
 
 
-def _numbers(lines: Any, told: Any) -> tuple[list[list[Html]], int]:
-    """The points of all lines as a table, first and last and evenly between."""
+def _numbers(
+    lines: Mapping[Key, Points], told: Callable[..., Html]
+) -> tuple[list[list[Html]], int]:
+    """The points of all lines as a table, first and last and evenly between; how many are not.
+
+    told: a number as it is shown, from its value, the line's key, "step" and the step.
+    """
     steps = sorted({step for points in lines.values() for step, _ in points})
     values = {key: dict(points) for key, points in lines.items()}
     count = min(NUMBERS, len(steps))
     chosen = sorted({steps[round(i * (len(steps) - 1) / max(count - 1, 1))] for i in range(count)})
-    table = []
-    for step in chosen:
-        row = [whole(step)]
-        for key, known in values.items():
-            of = key if isinstance(key, tuple) else (key,)
-            row.append(told(known[step], *_place(of), step) if step in known else Html(""))
-        table.append(row)
+    table = [
+        [
+            whole(step),
+            *(
+                told(known[step], *key, "step", step) if step in known else Html("")
+                for key, known in values.items()
+            ),
+        ]
+        for step in chosen
+    ]
     return table, len(steps) - len(chosen)
 
 
-def _place(key: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The split, and the model where there is one."""
-    return key if key[0] in SPLITS else key[-1:]
-
-
-def _bounds(lines: Any, zero: bool = False) -> tuple[float, float]:
+def _bounds(lines: Iterable[Points], zero: bool = False) -> tuple[float, float]:
     values = [value for points in lines for _, value in points] or [0.0]
     low, high = (0.0 if zero else min(values)), max(values)
     if low == high:
@@ -180,7 +177,7 @@ def _bounds(lines: Any, zero: bool = False) -> tuple[float, float]:
     return (0.0 if zero else low - room), high + room
 
 
-def _words(title: str, lines: Sequence[Line], text: Any) -> str:
+def _words(title: str, lines: Sequence[Line], text: Callable[[float], str]) -> str:
     """A line chart in words."""
     told = []
     for line in lines:

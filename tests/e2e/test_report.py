@@ -238,6 +238,17 @@ def test_every_number_is_that_of_the_tables(work: Work, algorithm: str) -> None:
                 assert sum(spent) == known[f"judge/{loss}/cost_{model}/{when}"]
 
 
+def test_the_ledger_keeps_audits_without_pairs(work: Work) -> None:
+    work.ran()
+    kept = json.loads(work.runs()[-1]["audits"])
+    assert set(kept) == {"fit", "judge"}
+    for split, audits in kept.items():
+        for audit in audits.values():
+            assert audit["rows"] == split_rows(work.table(), FOLDS[split]).num_rows
+            assert [loss["loss"] for loss in audit["losses"]] == list(LOSSES)
+            assert not any("pairs" in loss for loss in audit["losses"])
+
+
 def test_no_number_on_the_page_goes_untested(work: Work) -> None:
     """Numbers that are not told by `data` stand in names, dates, versions, axes and words."""
     work.ran()

@@ -274,6 +274,13 @@ def test_without_a_certificate_there_is_a_page_still(work: Work) -> None:
     assert "This run has no certificate." in shown.words
 
 
+def test_a_lost_history_leaves_the_rest(work: Work) -> None:
+    work.ran()
+    shown = read_page(render(replace(report_of(work), history=pa.table({"step": []}))))
+    assert not shown.all("section", id="steps")
+    assert shown.all("section", id="patches")
+
+
 def test_what_got_worse_on_judged_rows_is_told(work: Work) -> None:
     work.tree["reconcile"] |= {"eta": 0.002, "beta": 1e-5, "max_steps": 400}
     work.redcal("run")
