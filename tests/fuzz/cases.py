@@ -47,7 +47,8 @@ def configs(draw: DrawFn) -> Case:
         "beds.csv": b"action,healthy,mild,severe\nward,1,2,3\nhome,0,4,9\n",
         "losses.yaml": b"a: {costs: [[0, 1, 2], [2, 1, 0]]}\n",
     }
-    kinds = ["keys"] * 6 + ["tree"] * 3 + ["text"] * 2 + ["wild", "bytes", "losses", "large"]
+    kinds = ["keys"] * 24 + ["tree"] * 12 + ["text"] * 8 + ["wild", "bytes", "losses"] * 4
+    kinds += ["large"]  # takes seconds
     kind = draw(st.sampled_from(kinds))
     others = ["log", "runs", "evaluate", "export", "resume"]
     arguments = [draw(st.sampled_from(READERS + others)), "-c", "c.yaml"]
