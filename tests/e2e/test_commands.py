@@ -285,7 +285,8 @@ def test_json_is_one_document(work: Work) -> None:
     tables = ("out/rows", "out/rows_patches", "out/rows_history", "out/rows_metrics")
     assert run["outputs"] == dict.fromkeys(tables, 0)
     assert work.redcal("run", "--json").json == {
-        "run_id": run["run_id"], "status": "converged", "unchanged": True
+        "run_id": run["run_id"], "status": "converged", "unchanged": True,
+        "report": "out/rows_report.html",
     }  # fmt: skip
     for command in ("check", "audit", "evaluate", "export", "apply"):
         assert isinstance(work.redcal(command, "--json").json, dict)
