@@ -227,7 +227,7 @@ def evaluate(options: argparse.Namespace) -> int:
         else:
             print(f"\nrun {run}, on the rows as they were written")
             for line in certificate.lines():
-                print(f"  {line}")
+                _console(options).print(f"  {line}")
     return 0 if certificate is None or certificate.passed else 1
 
 

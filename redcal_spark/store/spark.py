@@ -364,19 +364,19 @@ class SparkStore:
         place = Place(name).absolute
         if not values or not self._exists(place):
             return 0
-        wanted = self._frame(place).where(col(column(key)).isin(list(values)))
-        if not wanted.limit(1).toArrow().num_rows:
+        count = self._frame(place).where(col(column(key)).isin(list(values))).count()
+        if not count:
             return 0
-        sql = f"DELETE FROM {place.sql} WHERE {column(key)} IN ({', '.join('?' * len(values))})"
+        gone = self.spark.createDataFrame([(value,) for value in values], "gone string")
+        same = f"source.gone = {place.in_merge}.{column(key)}"
 
-        removed: list[int] = []
-
-        def delete() -> None:
-            removed.append(int(self.spark.sql(sql, args=list(values)).collect()[0][0]))
+        def delete() -> None:  # a DELETE in SQL takes no parameters
+            merging = gone.alias("source").mergeInto(place.sql, expr(same))
+            merging.whenMatched().delete().merge()
 
         with explained(partial(_unwritten, name)), saying(self.spark, commit):
             retried(delete)
-        return removed[-1]
+        return count
 
     def compact(self, name: str, commit: Commit) -> tuple[int, int]:
         place = Place(name).absolute
