@@ -49,6 +49,8 @@ LAYERS: tuple[Iterable[str], ...] = (
     ("screen", "logs", "alerts"),
     ("compare", "report", "terminal"),
     ("compare_chart", "lookup", "prune", "streams", "terminal_audit", "terminal_compare"),
+    ("opening", "telling"),
+    ("commands",),
     ("cli",),
     ("databricks", "notebook"),
     ("__init__", "__main__"),

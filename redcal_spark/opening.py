@@ -1,0 +1,82 @@
+"""Opening: the job that the options of a command ask for, and its model."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+from collections.abc import Callable
+
+from redcal_spark.config import Config
+from redcal_spark.config_file import load_config
+from redcal_spark.errors import UsageError
+from redcal_spark.pair import ReconciledPair
+from redcal_spark.runs import Job
+from redcal_spark.store.deltars import DeltaRsStore
+from redcal_spark.streams import StreamJob
+from redcal_spark.terminal import (
+    Terminal,
+)
+from redcal_spark.work import InMemory, Work, choose_engine
+
+log_line = logging.getLogger("redcal_spark.cli")
+
+
+def job_of(options: argparse.Namespace) -> StreamJob:
+    config = _config(options)
+    form = options.log_format
+    quiet = options.quiet or (options.json and form == "text")  # a log for machines was asked for
+    listener = Terminal(quiet, options.verbose, options.screen, options.context, form)
+    return StreamJob(config, _work(config), listener)
+
+
+def watched_job(options: argparse.Namespace) -> Job:
+    """A job whose rounds are told in the words of its losses."""
+    job = job_of(options)
+    if isinstance(job.listener, Terminal):
+        job.listener.losses = job.reconciler.losses
+    return job
+
+
+def _config(options: argparse.Namespace) -> Config:
+    overrides = list(options.set)
+    if options.engine is not None:
+        overrides.append(f"engine.name={options.engine}")
+    config = load_config(options.config, overrides)
+    options.screen.hidden = config.hidden
+    return config
+
+
+def _work(config: Config) -> Work:
+    """Where tables are and computing is done."""
+    engine, why = choose_engine(config)
+    level = logging.INFO if engine == "spark" else logging.DEBUG  # the usual goes without saying
+    log_line.log(level, "engine %s: %s", engine, why)
+    if engine == "local":
+        return InMemory(DeltaRsStore(), config.engine.threads)
+    try:
+        from redcal_spark.session import get_session
+        from redcal_spark.store.spark_work import OnSpark
+    except ModuleNotFoundError as err:
+        raise UsageError(
+            "engine.name: spark needs PySpark: pip install 'redcal-spark[spark]' "
+            "(--engine local needs none)"
+        ) from err
+    given = config.engine
+    return OnSpark(get_session(), given.scratch, given.driver_budget, given.threads)
+
+
+def model_of(options: argparse.Namespace, job: Job) -> tuple[ReconciledPair, str]:
+    """The model to apply, and what to call it."""
+    if options.model is not None:
+        pair = renamed(ReconciledPair.load(options.model), job.config.hidden.read_json)
+        return pair, str(options.model)
+    row = job.find(options.run)
+    return job.pair_of(row), f"run {row.run_id}"
+
+
+def renamed(pair: ReconciledPair, change: Callable[[str], str]) -> ReconciledPair:
+    """A model whose names are as the configuration writes them, or as they are."""
+    text = json.dumps(pair.to_json())
+    changed = change(text)
+    return pair if changed == text else ReconciledPair.from_json(json.loads(changed))
