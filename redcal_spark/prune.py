@@ -106,6 +106,11 @@ def _needed(job: Job, rows: list[RunRow]) -> dict[str, str]:
     fitted = [row for row in rows if row.model is not None]
     for row in fitted[-1:]:
         needed[row.run_id] = "it is the newest model"
+    for last in wrote[-1:]:
+        if last.command == "apply":  # its row does not say whose model it was: keep any like it
+            for row in fitted:
+                if (row.patches, row.rounds) == (last.patches, last.rounds):
+                    needed[row.run_id] = f"{table} may have been written with its model"
     for run_id in [row.run_id for row in wrote[-1:]] + [job.store.last_writer(table)]:
         if run_id is not None:
             needed[run_id] = f"{table} has its rows"

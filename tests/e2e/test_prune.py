@@ -110,6 +110,18 @@ def test_what_is_needed_stays(work: Work) -> None:
     assert (found["pruned"], found["kept"][wrote]) == ([], "out/rows has its rows")
 
 
+def test_a_model_that_was_applied_stays(work: Work) -> None:
+    first = work.ran()["run_id"]
+    work.ran("run", "--set", "reconcile.eta=0.03")
+    newest = work.ran("run", "--set", "reconcile.eta=0.05")["run_id"]
+    assert work.redcal("apply", "--run", first).code == 0
+    found = work.redcal("runs", "--prune", "--keep", "1", "--json").json
+    assert found["kept"] == {
+        first: "out/rows may have been written with its model", newest: "it is the newest model"
+    }  # fmt: skip
+    assert len(found["pruned"]) == 1
+
+
 def test_a_run_that_failed_after_its_rows_were_written_stays(
     work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
