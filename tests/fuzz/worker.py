@@ -193,13 +193,15 @@ def _outputs(arguments: list[str]) -> list[str]:
     """The tables that the command may write: none if its configuration is refused."""
     from redcal_spark.config_file import load_config
     from redcal_spark.errors import RedcalError
+    from redcal_spark.report.files import path_on_demand
 
-    if arguments[:1] and arguments[0] not in ("run", "fit", "apply", "resume"):
+    if arguments[:1] and arguments[0] not in ("run", "fit", "apply", "resume", "report"):
         return []
     given = dict(pairwise(arguments))
     changes = [new for key, new in pairwise(arguments) if key == "--set"]
     try:
-        return list(load_config(given.get("-c", ""), changes).output.tables)
+        output = load_config(given.get("-c", ""), changes).output
+        return [*output.tables, str(path_on_demand(output))]
     except RedcalError:
         return []
 

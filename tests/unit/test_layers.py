@@ -23,7 +23,7 @@ CONFIG = frozenset({"config_base", "config_yaml", "config", "config_file"})
 # From bottom to top. A module may import those of its own layer, but not in a circle, and those
 # below. A folder counts as one module.
 LAYERS: tuple[Iterable[str], ...] = (
-    ("errors", "redaction", "counters", "signals"),
+    ("errors", "redaction", "counters", "signals", "whole"),
     ("fixed_point",),
     ("parameters",),
     ("losses", "events", "patches", "blocks"),
