@@ -98,11 +98,11 @@ EXPERIMENTS = {
     for one in (
         Experiment("ham10000", 7, 2, 0.1, 1e-6, 0.5, {"paper": 10, "auto": 40}),
         _imagenet(10, draws={"paper": 20, "auto": 20}),
-        _imagenet(100, draws={"paper": 1, "auto": 20, "finer": 10}),
+        _imagenet(100, draws={"paper": 5, "auto": 20, "finer": 10}),
         # as many rows as at 100 classes; measuring them takes ten times as long
         _imagenet(
             1_000,
-            draws={"paper": 2, "auto": 4, "finer": 3},
+            draws={"paper": 5, "auto": 5, "finer": 5},
             rows=5_000,
             max_steps=300,
             points=20,
