@@ -98,11 +98,11 @@ EXPERIMENTS = {
     for one in (
         Experiment("ham10000", 7, 2, 0.1, 1e-6, 0.5, {"paper": 10, "auto": 40}),
         _imagenet(10, draws={"paper": 20, "auto": 20}),
-        _imagenet(100, draws={"paper": 2, "auto": 20, "finer": 10}),
+        _imagenet(100, draws={"paper": 5, "auto": 20, "finer": 10}),
         # as many rows as at 100 classes; measuring them takes ten times as long
         _imagenet(
             1_000,
-            draws={"paper": 2, "auto": 4, "finer": 4},
+            draws={"paper": 5, "auto": 5, "finer": 5},
             rows=5_000,
             max_steps=300,
             points=20,
@@ -208,28 +208,33 @@ def told(one: Compared) -> dict[str, Any]:
     }
 
 
-def run(experiment: Experiment, to: Path, seed: int) -> Path:
-    """One draw, unless its file is there."""
-    path = to / f"{experiment.key}-{seed:03}.json"
-    if not path.exists():
-        found = {one.algorithm: told(one) for one in compared(experiment, draw(experiment, seed))}
-        half = path.with_suffix(".part")
-        half.write_text(json.dumps(found), encoding="utf-8")
-        half.rename(path)  # whole or not at all
-    return path
+def file_of(experiment: Experiment, to: Path, seed: int) -> Path:
+    return to / f"{experiment.key}-{seed:03}.json"
+
+
+def run(experiment: Experiment, to: Path, seed: int) -> None:
+    """One draw, written to its file: whole or not at all."""
+    found = {one.algorithm: told(one) for one in compared(experiment, draw(experiment, seed))}
+    path = file_of(experiment, to, seed)
+    half = path.with_suffix(".part")
+    half.write_text(json.dumps(found), encoding="utf-8")
+    half.rename(path)
 
 
 def run_all(
     experiment: Experiment, to: Path, draws: int, workers: int | None = None
 ) -> list[dict[str, Any]]:
-    """All draws of a set under a setting, spread over the cores; what their files hold."""
+    """All draws of a set under a setting, the missing ones spread over the cores."""
     to.mkdir(parents=True, exist_ok=True)
-    workers = workers or os.cpu_count() or 1
-    if workers == 1 or draws == 1:
-        paths = [run(experiment, to, seed) for seed in range(draws)]
+    paths = [file_of(experiment, to, seed) for seed in range(draws)]
+    left = [seed for seed, path in enumerate(paths) if not path.exists()]
+    workers = min(workers or os.cpu_count() or 1, len(left))
+    if workers > 1:
+        with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
+            list(pool.map(partial(run, experiment, to), left))
     else:
-        with ProcessPoolExecutor(min(workers, draws), get_context("spawn")) as pool:
-            paths = list(pool.map(partial(run, experiment, to), range(draws)))
+        for seed in left:
+            run(experiment, to, seed)
     return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
 
 

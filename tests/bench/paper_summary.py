@@ -20,6 +20,7 @@ POINTS = 60  # of a curve
 MEASURES = ("brier", "gap", "disagreement")
 DC, BOTH = "decision_calibration", "dc_then_redcal"
 SURE = 2.0  # standard errors
+FEW = 5  # draws: of fewer a standard error says little
 
 
 @dataclass(frozen=True)
@@ -28,15 +29,17 @@ class Mean:
 
     value: float
     error: float
+    draws: int
 
     @classmethod
     def of(cls, values: Sequence[float] | Numbers) -> Mean:
         n = len(values)
         error = float(np.std(values, ddof=1)) / math.sqrt(n) if n > 1 else math.nan
-        return cls(float(np.mean(values)), error)
+        return cls(float(np.mean(values)), error, n)
 
     def __str__(self) -> str:
-        return f"{self.value:+.4f} ± {self.error:.4f}"
+        told = f"{self.value:+.4f}"
+        return told if math.isnan(self.error) else f"{told} ± {self.error:.4f}"
 
 
 # --- curves ---------------------------------------------------------------------------------------
@@ -100,7 +103,7 @@ def results_table(found: Mapping[str, Found]) -> str:
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for name, draws in found.items():
-        lines += _results(f"{name}, {len(draws)} draws", draws)
+        lines += _results(f"{name}, {len(draws)} draw{'s' * (len(draws) > 1)}", draws)
     return "\n".join(lines)
 
 
@@ -160,8 +163,8 @@ def verdict(difference: Mean) -> str:
     """By two standard errors either way."""
     if difference.value == 0 and not difference.error > 0:
         return "no difference"
-    if math.isnan(difference.error):
-        return "one draw"
+    if difference.draws < FEW:
+        return "few draws"
     if abs(difference.value) <= SURE * difference.error:
         return "not seen"
     return "held" if difference.value < 0 else "the opposite"

@@ -127,7 +127,7 @@ def test_the_command(
         f"{name}-{setting}" for name in ("ham10000", "imagenet_10") for setting in ("paper", "auto")
     }
     for key in summary:
-        assert f"| **{key}, 1 draws** | before |" in told
+        assert f"| **{key}, 1 draw** | before |" in told
     monkeypatch.setattr(paper, "compared", None)  # nothing is left to compute
     assert main(arguments) == 0
     assert capsys.readouterr().out == told
@@ -193,20 +193,26 @@ def test_the_table_of_results() -> None:
         (0.1, 0.1, "not seen"),
         (0.3, 0.1, "the opposite"),
         (0.0, 0.0, "no difference"),
-        (-0.3, math.nan, "one draw"),
     ],
 )
 def test_verdicts(value: float, error: float, said: str) -> None:
-    assert verdict(Mean(value, error)) == said
+    assert verdict(Mean(value, error, 5)) == said
+    assert verdict(Mean(value, error, 4)) == ("few draws" if value else said)
+
+
+def test_of_one_draw_there_is_no_error() -> None:
+    one = Mean.of([-0.25])
+    assert (str(one), verdict(one)) == ("-0.2500", "few draws")
+    assert verdict(Mean.of([0.0])) == "no difference"
 
 
 def test_claims_are_paired_by_draw() -> None:
     # Reconcile and ReDCal vary together: only the difference of each draw tells them apart
-    levels = [0.1, 0.9, 0.2, 0.8]
+    levels = [0.1, 0.9, 0.2, 0.8, 0.5]
     found = made_up(
         [
             {"redcal": x, "reconcile": x + 0.05 + tiny, "dc_then_redcal": 1.2}
-            for x, tiny in zip(levels, (0.0, 0.001, 0.002, 0.0), strict=True)
+            for x, tiny in zip(levels, (0.0, 0.001, 0.002, 0.0, 0.001), strict=True)
         ]
     )
     verdicts = [said for _, _, said in paper_summary.claims(found)]
@@ -217,4 +223,4 @@ def test_claims_are_paired_by_draw() -> None:
     assert said["gap", "redcal", None] == "held"
     assert said["gap", "dc_then_redcal", "decision_calibration"] == "the opposite"
     assert said["gap", "decision_calibration", None] == "no difference"
-    assert "0 / 0 of 4" in paper_summary.claims_table({"x": found})
+    assert "0 / 0 of 5" in paper_summary.claims_table({"x": found})
