@@ -289,3 +289,13 @@ def runs_table(found: Sequence[RunRow]) -> Table:
             "" if row.rows is None else f"{row.rows:,}",
         )
     return table
+
+
+def columns_of(left: Iterable[str], right: Iterable[str]) -> Table:
+    """Text on the left may wrap, numbers on the right may not."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in left:
+        table.add_column(name, overflow="fold")
+    for name in right:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
 
 from redcal_spark.explain import Explanation
-from redcal_spark.terminal import cost, share
+from redcal_spark.terminal import columns_of, cost, share
 
 LARGEST = 8  # pairs of actions, actions or coordinates that are listed
 
@@ -20,7 +20,7 @@ def audit_tables(found: Mapping[str, Any], models: Sequence[str]) -> list[Shown]
 
     found: as `Auditor.audit` gives it.
     """
-    both = _table([f"{found['rows']:,} labelled rows"], models)
+    both = columns_of([f"{found['rows']:,} labelled rows"], models)
     both.add_row("Brier score", *(f"{x:.4f}" for x in found["brier"]))
     shown: list[Shown] = [both]
     for loss in found["losses"]:
@@ -46,7 +46,7 @@ def _pairs(loss: Mapping[str, Any], models: Sequence[str]) -> Iterator[Shown]:
     numbers = ["rows", "share", "beyond\nalpha"]
     if loss["costs_known"]:
         numbers += ["cost\nof 1", "cost\nof 2", "right\nmodel"]
-    table = _table(models, numbers)
+    table = columns_of(models, numbers)
     costs = cost([x for pair in pairs[:LARGEST] for x in pair["cost"] or ()])
     doubtful = False
     for place, pair in enumerate(pairs[:LARGEST]):
@@ -73,7 +73,7 @@ def _calibration(loss: Mapping[str, Any], level: float) -> Iterator[Shown]:
     order = sorted(gaps, key=lambda action: (-max(c["gap"] for c in gaps[action]), action))
     level_told = f"{level * 100:g} %"
     heading = [x for m in (1, 2) for x in (f"rows\nof {m}", f"gap of {m}\n({level_told})")]
-    table = _table(["calibration"], heading)
+    table = columns_of(["calibration"], heading)
     for action in order[:LARGEST]:
         line = []
         for cell in gaps[action]:
@@ -90,7 +90,7 @@ def _coordinates(found: Mapping[str, Any]) -> Iterator[Shown]:
     coordinates = found["coordinates"]
     if not coordinates:
         return
-    table = _table(["scores further apart than alpha"], ["rows", "share"])
+    table = columns_of(["scores further apart than alpha"], ["rows", "share"])
     order = sorted(coordinates, key=lambda c: (-c["rows"], c["coordinate"]))
     for c in order[:LARGEST]:
         name = f"class {c['coordinate']}" if c["class"] is None else c["class"]
@@ -137,20 +137,10 @@ def explanation_lines(found: Explanation, models: Sequence[str]) -> list[Shown]:
     """The journey of a row in sentences, then what each model does before and after."""
     shown: list[Shown] = list(found.sentences(models))
     if found.start.standings:
-        table = _table([""], [])
+        table = columns_of([""], [])
         for name in (f"{m}\n{when}" for when in ("before", "after") for m in models):
             table.add_column(name, overflow="fold")
         for before, after in zip(found.start.standings, found.end.standings, strict=True):
             table.add_row(before.loss, *before.actions, *after.actions)
         shown += ["", table]
     return shown
-
-
-def _table(left: Iterable[str], right: Iterable[str]) -> Table:
-    """Text on the left may wrap, numbers on the right may not."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in left:
-        table.add_column(name, overflow="fold")
-    for name in right:
-        table.add_column(name, justify="right", no_wrap=True)
-    return table

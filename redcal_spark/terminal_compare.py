@@ -10,7 +10,7 @@ from rich.table import Table
 
 from redcal_spark.compare import Compared
 from redcal_spark.metrics import Metrics
-from redcal_spark.terminal import cost, share
+from redcal_spark.terminal import columns_of, cost, share
 
 SPLITS = {"fit": "fitted", "judge": "judged"}
 
@@ -22,7 +22,9 @@ def comparison_tables(found: Sequence[Compared]) -> list[Table | str]:
     losses, splits = found[0].pair.losses, list(found[0].histories)
     rows = ", ".join(f"{found[0].metrics(s)[0].rows:,} rows {SPLITS[s]}" for s in splits)
     heads = [f"Brier\n{SPLITS[split]}" for split in splits]
-    table = _table([rows + "\n(means of both models)", "status"], ["patches", "seconds", *heads])
+    table = columns_of(
+        [rows + "\n(means of both models)", "status"], ["patches", "seconds", *heads]
+    )
     before, *after = _ends(found, splits, mean_brier)
     table.add_row("before", "", "", "", *(f"{x:.4f}" for x in before))
     for one, numbers in zip(found, after, strict=True):
@@ -33,7 +35,7 @@ def comparison_tables(found: Sequence[Compared]) -> list[Table | str]:
         heads = [f"loss gap\n{SPLITS[s]}" for s in splits] + [
             f"disagree\n{SPLITS[s]}" for s in splits
         ]
-        table = _table([f"\n{loss.name}"], heads)
+        table = columns_of([f"\n{loss.name}"], heads)
         gaps = _ends(found, splits, partial(mean_gap, loss=place))
         apart = _ends(found, splits, partial(disagreement, loss=place))
         told = cost([x for line in gaps for x in line])
@@ -63,12 +65,3 @@ def _ends(found: Sequence[Compared], splits: Sequence[str], number: Number) -> l
     first = [float(number(found[0].metrics(split)[0])) for split in splits]
     last = [[float(number(one.metrics(split)[-1])) for split in splits] for one in found]
     return [first, *last]
-
-
-def _table(left: Sequence[str], right: Sequence[str]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in left:
-        table.add_column(name, overflow="fold")
-    for name in right:
-        table.add_column(name, justify="right", no_wrap=True)
-    return table

@@ -89,18 +89,7 @@ def line_chart(
         text = value(line.points[-1][1])
         style = f"value {line.style}"
         dots.append(tag("text", text, x="100%", dx=9, y=_percent(at), dy=".32em", class_=style))
-    return tag(
-        "svg",
-        *grid,
-        _step_axis(last),
-        _box(*drawn),
-        *dots,
-        role="img",
-        aria_label=label,
-        class_="chart",
-        width="100%",
-        height=height,
-    )
+    return _chart(label, height, *grid, _step_axis(last), _box(*drawn), *dots)
 
 
 @dataclass(frozen=True)
@@ -156,12 +145,20 @@ def timeline(bars: Sequence[Bar], label: str, rows: int, height: int = 230) -> H
                 grid.append(tag("line", x1="0", x2="100%", y1=y, y2=y, class_="grid"))
                 grid.append(tag("text", texts[v], x="-8", y=y, dy=".32em", class_="tick end"))
     zero = _percent(middle / 10)
-    return tag(
-        "svg",
+    return _chart(
+        label,
+        height,
         *grid,
         _box(*drawn),
         tag("line", x1="0", x2="100%", y1=zero, y2=zero, class_="axis"),
         _step_axis(steps - 1, bars=True),
+    )
+
+
+def _chart(label: str, height: int, *parts: Html) -> Html:
+    return tag(
+        "svg",
+        *parts,
         role="img",
         aria_label=label,
         class_="chart",
