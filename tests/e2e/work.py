@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,7 +64,7 @@ class Work:
                 "model_2": "b",
                 "split": {"column": "fold", "fit": "train", "judge": "test"},
             },
-            "losses": LOSSES,
+            "losses": deepcopy(LOSSES),  # a test may change its own
             "reconcile": {"alpha": 0.005, "eta": 0.01},
             "output": {"table": "out/rows"},
             "engine": {"name": "local"},
