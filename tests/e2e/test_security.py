@@ -326,12 +326,13 @@ def test_a_link_in_place_of_a_half_made_table_is_not_followed(
     monkeypatch.setattr("redcal_spark.ledger.datetime", _Still)
     Path("elsewhere").mkdir()
     Path("out").mkdir()
-    for name in TABLES:
+    made_beside = [name for name in TABLES if name != "rows_runs"]  # the ledger is made in place
+    for name in made_beside:
         Path(f"out/.{name}.20260101T000000-000000.partial").symlink_to("../elsewhere")
     assert work.ran("run")["run_id"] == "20260101T000000-000000"
     assert os.listdir("elsewhere") == []
     assert work.table().num_rows == 600
-    assert sorted(os.listdir("out")) == [*TABLES, "rows_report.html"]
+    assert sorted(os.listdir("out")) == sorted([*TABLES, "rows_report.html"])
 
 
 class _Still:

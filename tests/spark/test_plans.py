@@ -33,23 +33,25 @@ FORBIDDEN = TAKEN_AWAY | {
 }
 # The same in SQL.
 STATEMENTS = re.compile(
-    r"\bCACHE\s+TABLE\b|\bTEMP(ORARY)?\s+(VIEW|TABLE)\b|\bglobal_temp\b|^\s*(SET|ADD\s+JAR)\s",
+    r"\bCACHE\s+TABLE\b|\bTEMP(ORARY)?\s+(VIEW|TABLE)\b|\bglobal_temp\b|^\s*(SET\s+spark|ADD\s+JAR\s)",
     re.IGNORECASE,
 )
 ASKS = "store/spark_merge.py"  # changes a setting of the session if it may
 OURS = {"cache"}  # functools'
+CALLED = {"checkpoint"}  # a stream has one, and a key of the configuration: only a call is Spark's
 
 
 def names(tree: ast.AST) -> Iterator[tuple[str, int]]:
+    calls = {node.func for node in ast.walk(tree) if isinstance(node, ast.Call)}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute):
+        if isinstance(node, ast.Attribute) and (node.attr not in CALLED or node in calls):
             yield node.attr, node.lineno
-        elif isinstance(node, ast.Name):
+        elif isinstance(node, ast.Name) and node.id not in CALLED:
             yield node.id, node.lineno
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pyspark"):
             yield from ((alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            if node.value in FORBIDDEN:  # getattr(frame, "rdd")
+            if node.value in FORBIDDEN - CALLED:  # getattr(frame, "rdd")
                 yield node.value, node.lineno
             elif found := STATEMENTS.search(node.value):
                 yield found[0], node.lineno
@@ -102,6 +104,7 @@ def test_the_search_finds_what_it_is_for() -> None:
         assert forbidden(f"spark.sql({sql!r})") and forbidden(f"spark.sql(f{sql + '{x}'!r})"), sql
     assert not forbidden("spark.sql('UPDATE t SET x = 1')")
     assert settings("spark.conf.set('a', 'b')") and not settings("self.options.set('a')")
+    assert forbidden("frame.checkpoint()") and not forbidden("output.checkpoint")
     assert not forbidden("from functools import cache\n@cache\ndef f(): ...")
 
 
