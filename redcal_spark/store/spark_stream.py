@@ -374,10 +374,11 @@ class Stream:
 def _listened(query: Any, seen: int, listen: Told) -> int:
     """Tell of the batches since the last look."""
     for progress in query.recentProgress:
-        batch, rows = int(progress["batchId"]), int(progress["numInputRows"])
+        batch, [source] = int(progress["batchId"]), progress["sources"]
+        rows = int(source["numInputRows"])  # Connect does not sum them up
         if batch > seen and rows:
             seen = batch
-            listen(_version(progress["sources"][0]["endOffset"]), rows)
+            listen(_version(source["endOffset"]), rows)
     return seen
 
 

@@ -70,7 +70,7 @@ def lake(
     return work
 
 
-@pytest.mark.parametrize("budget", [0, pytest.param(2**28, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("budget", [pytest.param(0, marks=pytest.mark.slow), 2**28])
 def test_what_a_run_counts(lake: Work, monkeypatch: pytest.MonkeyPatch, budget: int) -> None:
     """Every frame written to scratch or collected is a job, and the write of the rows is one."""
     lake.tree["engine"]["driver_budget"] = budget
@@ -118,6 +118,7 @@ def test_what_a_run_counts(lake: Work, monkeypatch: pytest.MonkeyPatch, budget: 
         assert counters["scratch_bytes"] == written > scan["bytes"]
 
 
+@pytest.mark.slow
 def test_prune_on_spark(lake: Work) -> None:
     lake.tree["engine"] = {"name": "local"}
     lake.redcal("run")

@@ -35,7 +35,7 @@ def suite(backend: str, *paths: str) -> str:
 @pytest.mark.parametrize(
     ("backend", "paths", "least"),
     [
-        ("connect", [CONTRACT, "tests/spark/on_connect.py"], 29),
+        ("connect", [CONTRACT, "tests/spark/on_connect.py"], 28),
         ("cluster", [CONTRACT, "tests/spark/on_cluster.py"], 26),
     ],
 )

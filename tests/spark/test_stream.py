@@ -87,7 +87,7 @@ def river(lake: Lake) -> River:  # noqa: F811
     return River(lake)
 
 
-@pytest.mark.parametrize("mode", ["append", "merge"])
+@pytest.mark.parametrize("mode", [pytest.param("append", marks=pytest.mark.slow), "merge"])
 def test_twice_is_as_good_as_the_whole(river: River, mode: str) -> None:
     river.tree["output"]["mode"] = mode
     river.arrive(*river.parts[:2])
@@ -194,6 +194,7 @@ def until(true: Callable[[], bool], seconds: float = 90) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.slow
 def test_following_until_told_to_stop(spark: Any, river: River) -> None:
     river.arrive(river.parts[0])
     held: list[str | None] = []
@@ -235,6 +236,7 @@ def feed(on: bool = True) -> None:
     )
 
 
+@pytest.mark.slow
 def test_changes_through_the_change_data_feed(spark: Any, river: River) -> None:
     river.tree["output"]["mode"] = "merge"
     river.arrive(river.parts[0])
