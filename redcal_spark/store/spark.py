@@ -249,6 +249,12 @@ class SparkStore:
     def check_rows(self, target: Target, schema: pa.Schema) -> None:
         old = self.existing(target.table)
         check_rows(target, schema, old)
+        quoted = [name for name in schema.names if "`" in name]
+        if target.mode == "merge" and quoted:
+            raise UsageError(
+                "output.mode: Spark merges no columns with a backtick in their names: "
+                f"{', '.join(map(repr, quoted))}; rename them, or use overwrite or append"
+            )
         odd = [name for name in schema.names if not set(name).isdisjoint(NOT_IN_NAMES)]
         if odd and not (old is not None and old.any_name):
             raise UsageError(

@@ -125,14 +125,14 @@ MOMENTS = [
     ("merge", "after a merge"),
     ("merge", "between batches"),
 ]
-IN_CI = (("append", "after a write"),)
 
 
 @ONLY_CLASSIC
 @pytest.mark.parametrize(
     ("mode", "moment"),
-    [pytest.param(*m, marks=[] if m in IN_CI else [pytest.mark.slow]) for m in MOMENTS],
+    MOMENTS,
 )
+@pytest.mark.slow
 def test_killed_and_started_again(river: River, mode: str, moment: str) -> None:
     river.tree["output"]["mode"] = mode
     river.arrive(*river.parts)
