@@ -153,6 +153,10 @@ class Ledger:
         self._store.merge(self.table, self._stored(row), same, row.commit, insert=False)
         return [found.claim for found in self.rows(run_id=row.run_id)] == [row.claim]
 
+    def withdraw(self, row: RunRow) -> None:
+        """Remove a run that need not be made."""
+        self._store.delete(self.table, "run_id", [row.run_id], row.commit)
+
     def forget(self, row: RunRow) -> None:
         """Remove a ledger that this run made, if it holds nothing else."""
         if [found.run_id for found in self.rows()] == [row.run_id]:

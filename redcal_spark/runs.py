@@ -260,8 +260,11 @@ class Job:
                 return Outcome(done, unchanged=True)
             self._new_ledger = not self.ledger.exists
             taken = take(self.ledger, fresh, self.lease, force)
-            if isinstance(taken, Claim):
+            if isinstance(taken, Claim) and (force or self._done(fresh.fingerprint, apply) is None):
                 return taken
+            if isinstance(taken, Claim):  # someone finished it between our look and our claim
+                self.ledger.withdraw(taken.row)
+                continue
             if not wait:
                 return Outcome(taken.row, held=str(taken))
             if not waiting:

@@ -89,6 +89,13 @@ class Scratch:
         writer.mode("overwrite").format("parquet").saveAsTable(quoted(place))
         return self.spark.read.table(quoted(place))
 
+    def collected(self, frame: DataFrame) -> Iterator[tuple[str, Any]]:
+        """Rows of (kind, data) at the driver."""
+        self.counters.jobs += 1
+        table: pa.Table = frame.select("kind", "data").toArrow()
+        for kind, data in zip(table.column("kind"), table.column("data"), strict=True):
+            yield kind.as_py(), data.as_buffer()
+
     def _next(self) -> str:
         if self.place is None:
             raise UsageError(
@@ -223,10 +230,9 @@ class Stored:
 
     def _added_up(self, frame: DataFrame, made: Pass) -> dict[str, Array]:
         """Statistics of all tasks, and how much they went over."""
-        self.scratch.counters.jobs += 1
         total: dict[str, Array] = {}
         made.rows = made.bytes = 0
-        for _, data in collected(frame):
+        for _, data in self.scratch.collected(frame):
             told, found = unpack(data)
             made.rows, made.bytes = made.rows + told["rows"], made.bytes + told["bytes"]
             add_up(total, found)
@@ -269,13 +275,6 @@ class Stored:
         return self._added_up(written.where(col("kind") == "statistics"), made)
 
 
-def collected(frame: DataFrame) -> Iterator[tuple[str, Any]]:
-    """Rows of (kind, data) at the driver."""
-    table: pa.Table = frame.select("kind", "data").toArrow()
-    for kind, data in zip(table.column("kind"), table.column("data"), strict=True):
-        yield kind.as_py(), data.as_buffer()
-
-
 def nameless(frame: DataFrame) -> DataFrame:
     """The columns by number: `mapInArrow` takes a dot in a name for a field of a struct."""
     return frame.toDF(*[f"c{number}" for number in range(len(frame.columns))])
@@ -302,8 +301,7 @@ class SparkScan:
         self.written = scratch.write(nameless(frame).mapInArrow(task, DDL))
         self.gathered = Gathered.nothing(scanner.rules, scanner.layout.n_classes)
         self.bytes = 0
-        scratch.counters.jobs += 1
-        for _, data in collected(self.written.where(col("kind") == "statistics")):
+        for _, data in scratch.collected(self.written.where(col("kind") == "statistics")):
             found, size = unpack_gathered(data)
             self.gathered.merge(found)
             self.bytes += size
@@ -332,9 +330,9 @@ class SparkScan:
             log.info("handing over: %s bytes of active rows go to the driver", f"{self.bytes:,}")
             found: dict[str, list[Block]] = {"fit": [], "judge": []}
             with self.scratch.counters.timed("collect") as made:
-                self.scratch.counters.jobs += 1
                 made.rows, made.bytes = self.active_rows, self.bytes
-                for kind, data in collected(self.written.where(col("kind") != "statistics")):
+                blocks = self.written.where(col("kind") != "statistics")
+                for kind, data in self.scratch.collected(blocks):
                     found[kind] += blocks_of([data])
             for kind, part in (("fit", self.gathered.fit), ("judge", self.gathered.judge)):
                 part.scans = _scans(found[kind], self.scanner.rules, self.threads)
@@ -358,8 +356,7 @@ class SparkScan:
         task = HistoryTask(rules, tuple(tuple(segment) for segment in cut))
         blocks = self.written.where(col("kind") != "statistics")
         changes: dict[str, list[list[Totals]]] = {name: [] for name in parts}
-        self.scratch.counters.jobs += 1
-        for kind, data in collected(blocks.mapInArrow(task, DDL)):
+        for kind, data in self.scratch.collected(blocks.mapInArrow(task, DDL)):
             changes[kind].append(unpack_changes(data))
         return {
             name: points(part.totals, cut, added(changes[name], len(cut)))
@@ -434,10 +431,9 @@ class SparkEngine:
         return rows * self._row_bytes <= self._budget
 
     def _collect(self, keep: Keep) -> list[Block]:
-        counters = self._stored.scratch.counters
-        with counters.timed("collect") as made:
-            counters.jobs += 1
-            found = collected(self._stored.kept(keep))
+        scratch = self._stored.scratch
+        with scratch.counters.timed("collect") as made:
+            found = scratch.collected(self._stored.kept(keep))
             blocks = blocks_of([data for kind, data in found if kind == "fit"])
             made.rows = sum(block.rows for block in blocks)
             made.bytes = sum(block.nbytes for block in blocks)

@@ -278,37 +278,36 @@ class DeltaRsStore:
         insert: bool = True,
         update: bool = True,
     ) -> None:
-        properties = _once(commit)
         if not insert and not self.exists(name):
             return
         made = make_folder(Path(name))
-        for left in reversed(range(TRIES)):
-            try:
-                if not self.exists(name):
-                    self._made[name] = made
-                    write_deltalake(name, rows, mode="error", commit_properties=properties)
-                    return
-                merge = DeltaTable(name).merge(
-                    rows,
-                    predicate=" and ".join(f"target.{t} = source.{s}" for t, s in same.items()),
-                    source_alias="source",
-                    target_alias="target",
-                    commit_properties=properties,
-                )
-                if update:
-                    merge = merge.when_matched_update_all()
-                if insert:
-                    merge = merge.when_not_matched_insert_all()
-                merge.execute()
+
+        def merge() -> None:
+            if not self.exists(name):
+                self._made[name] = made
+                write_deltalake(name, rows, mode="error", commit_properties=_once(commit))
                 return
-            except (DeltaError, OSError) as err:
-                if not left or isinstance(err, OSError):
-                    remove_empty(made)
-                    raise RunError(f"{name}: could not be written: {first_line(err)}") from err
-                time.sleep(random.uniform(0, 0.1))
+            merging = DeltaTable(name).merge(
+                rows,
+                predicate=" and ".join(f"target.{t} = source.{s}" for t, s in same.items()),
+                source_alias="source",
+                target_alias="target",
+                commit_properties=_once(commit),
+            )
+            if update:
+                merging = merging.when_matched_update_all()
+            if insert:
+                merging = merging.when_not_matched_insert_all()
+            merging.execute()
+
+        try:
+            _again(name, merge)
+        except RunError:
+            remove_empty(made)
+            raise
 
     def delete(self, name: str, key: str, values: Sequence[str], commit: Commit) -> int:
-        if not DeltaTable.is_deltatable(name) or not values:
+        if not values or not self.exists(name):
             return 0
         wanted = ", ".join("'" + value.replace("'", "''") + "'" for value in values)
         condition = f"{_quoted(key)} in ({wanted})"
@@ -324,7 +323,7 @@ class DeltaRsStore:
         return _again(name, delete)
 
     def compact(self, name: str, commit: Commit) -> tuple[int, int]:
-        if not DeltaTable.is_deltatable(name):
+        if not self.exists(name):
             return 0, 0
 
         def compact() -> tuple[int, int]:

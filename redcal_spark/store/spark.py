@@ -37,6 +37,8 @@ from redcal_spark.store.spark_tables import (
     spark_types,
     texts_for_fractions,
     told,
+    unread,
+    unwritten,
 )
 from redcal_spark.store.targets import RUN_ID, Existing, Target, check_rows
 
@@ -76,7 +78,7 @@ class SparkStore:
         return SparkTable(name, frame, lambda: found, table, newest)
 
     def _newest(self, name: str) -> int:
-        return int(self._history(name, 1)[0]["version"])
+        return int(self.history(name, 1)[0]["version"])
 
     def _seen(
         self, name: str, version: int | str | None
@@ -223,7 +225,7 @@ class SparkStore:
             else:
                 writer.save(place.name)
 
-        with explained(partial(_unwritten, name)):
+        with explained(partial(unwritten, name)):
             retried(save)
 
     def _mark(self, place: Place, name: str, commit: Commit) -> None:
@@ -237,7 +239,7 @@ class SparkStore:
         place = Place(name).absolute
         if not self._exists(place):
             return None
-        with explained(partial(_unread, name)):
+        with explained(partial(unread, name)):
             schema = arrow_schema(self._frame(place))
             found = self.spark.sql(f"DESCRIBE DETAIL {place.sql}")
             detail = found.select("partitionColumns", "clusteringColumns", "properties").first()
@@ -281,7 +283,7 @@ class SparkStore:
         place = Place(name).absolute
         old = self.existing(name)
         if target.mode == "merge" and old is not None:
-            with explained(partial(_unwritten, name)):
+            with explained(partial(unwritten, name)):
                 retried(lambda: merge_rows(place, frame, self._frame(place), target, commit))
             if self.written(name, commit, RECENT) is None:
                 # nothing differed, or the session may not say who writes: an empty version says it
@@ -300,7 +302,7 @@ class SparkStore:
             writer = writer.option(change, "true")
         self._save(writer, place, name, commit)
         if mode == "overwrite" and (clusters := target.clusters_for(old, frame.columns)):
-            with explained(partial(_unwritten, name)):
+            with explained(partial(unwritten, name)):
                 cluster(self.spark, place, clusters, commit)
         return self._version_of(name, commit)
 
@@ -309,7 +311,7 @@ class SparkStore:
     ) -> tuple[int, int] | None:
         if not self.exists(name):
             return None
-        ours = [row for row in self._history(name, among) if commit.wrote(row["userMetadata"])]
+        ours = [row for row in self.history(name, among) if commit.wrote(row["userMetadata"])]
         if not ours:
             return None
         # the rows are in the first of them, a change of how they are laid out may follow
@@ -328,7 +330,7 @@ class SparkStore:
             raise RunError(f"{name}: the version just written is not in its history")
         return done[0]
 
-    def _history(self, name: str, limit: int | None) -> list[Row]:
+    def history(self, name: str, limit: int | None = None) -> list[Row]:
         """Versions and what their commits say of themselves, newest first."""
         most = "" if limit is None else f" LIMIT {limit:d}"
         sql = f"DESCRIBE HISTORY {Place(name).absolute.sql}{most}"
@@ -363,7 +365,7 @@ class SparkStore:
                 merging = merging.whenNotMatched().insertAll()
             merging.merge()
 
-        with explained(partial(_unwritten, name)):
+        with explained(partial(unwritten, name)):
             retried(merge)
 
     def delete(self, name: str, key: str, values: Sequence[str], commit: Commit) -> int:
@@ -380,7 +382,7 @@ class SparkStore:
             merging = gone.alias("source").mergeInto(place.sql, expr(same))
             merging.whenMatched().delete().merge()
 
-        with explained(partial(_unwritten, name)), saying(self.spark, commit):
+        with explained(partial(unwritten, name)), saying(self.spark, commit):
             retried(delete)
         return count
 
@@ -394,7 +396,7 @@ class SparkStore:
             return int(detail[0][0])
 
         before = files()
-        with explained(partial(_unwritten, name)), saying(self.spark, commit):
+        with explained(partial(unwritten, name)), saying(self.spark, commit):
             retried(lambda: self.spark.sql(f"OPTIMIZE {place.sql}").collect())
         return before, files()
 
@@ -421,7 +423,7 @@ class SparkStore:
             if not is_sparks(err):
                 raise
             if not self._exists(place):
-                raise _unwritten(name, err) from err
+                raise unwritten(name, err) from err
 
     def _exists(self, place: Place) -> bool:
         if place.is_here:  # a first write that died leaves a log without a commit
@@ -451,7 +453,7 @@ class SparkStore:
         return self.spark.read.table(place.sql)
 
     def last_writer(self, name: str) -> str | None:
-        return run_of(self._history(name, 1)[0]["userMetadata"]) if self.exists(name) else None
+        return run_of(self.history(name, 1)[0]["userMetadata"]) if self.exists(name) else None
 
 
 def _utc(time: datetime) -> datetime:
@@ -467,11 +469,3 @@ def _save_new(writer: DataFrameWriter, path: Path, commit: Commit) -> None:
             partial.rename(path)
         except OSError:  # meanwhile someone else has made it, or Spark's disk is not ours
             writer.save(str(path))
-
-
-def _unwritten(name: str, err: Exception) -> RunError:
-    return RunError(f"{name}: could not be written: {told(err)}")
-
-
-def _unread(name: str, err: Exception) -> RunError:
-    return RunError(f"{name}: cannot be read: {told(err)}")

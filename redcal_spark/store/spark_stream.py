@@ -30,7 +30,15 @@ from redcal_spark.errors import InputError, RunError, UsageError
 from redcal_spark.pair import ReconciledPair
 from redcal_spark.store.base import Commit, rows_of, run_of
 from redcal_spark.store.spark_changes import MergeBatch
-from redcal_spark.store.spark_tables import Place, explained, is_sparks, refused, told
+from redcal_spark.store.spark_tables import (
+    Place,
+    explained,
+    is_sparks,
+    refused,
+    told,
+    unread,
+    unwritten,
+)
 from redcal_spark.store.targets import RUN_ID, Existing, Target, target_of
 
 log = logging.getLogger(__name__)
@@ -214,7 +222,7 @@ class Stream:
 
     def _put(self, owner: Owner) -> None:
         place = f"{self.checkpoint}/stream"
-        with explained(partial(_unwritten, place)):
+        with explained(partial(unwritten, place)):
             line = self.spark.createDataFrame([asdict(owner)], OWNER).coalesce(1)
             line.write.mode("append").json(place)
         self.owner = self._owner()
@@ -327,10 +335,8 @@ class Stream:
 
     def written(self, run_id: str) -> tuple[int | None, int]:
         """The newest version of the target that a run wrote, if any, and how many rows in all."""
-        with explained(partial(_unread, self.target.table)):
-            sql = f"DESCRIBE HISTORY {Place(self.target.table).absolute.sql}"
-            columns = ("version", "userMetadata", "operationMetrics")
-            found = self.spark.sql(sql).select(*columns).collect()
+        with explained(partial(unread, self.target.table)):
+            found = self.store.history(self.target.table)
         ours = [row for row in found if run_of(row["userMetadata"]) == run_id]
         rows = sum(rows_of(row["operationMetrics"]) for row in ours)
         return max((int(row["version"]) for row in ours), default=None), rows
@@ -394,11 +400,3 @@ def _version(offset: Any) -> int | None:
 def _busy(query: Any) -> bool:
     status = query.status
     return bool(query.isActive and status["isTriggerActive"] and status["isDataAvailable"])
-
-
-def _unwritten(name: str, err: Exception) -> RunError:
-    return RunError(f"{name}: could not be written: {told(err)}")
-
-
-def _unread(name: str, err: Exception) -> RunError:
-    return RunError(f"{name}: cannot be read: {told(err)}")

@@ -215,3 +215,11 @@ def refused(text: str, name: str) -> InputError | None:
     first, *more = text.split(mark, 1)[1].splitlines()
     kept = takewhile(lambda line: line.startswith("  ") and line[2:3].strip(), more)
     return InputError("\n".join([name + first, *kept]))
+
+
+def unwritten(name: str, err: Exception) -> RunError:
+    return RunError(f"{name}: could not be written: {told(err)}")
+
+
+def unread(name: str, err: Exception) -> RunError:
+    return RunError(f"{name}: cannot be read: {told(err)}")

@@ -18,6 +18,7 @@ import pytest
 import yaml
 from deltalake import DeltaTable, write_deltalake
 
+from redcal_spark import runs
 from redcal_spark.claim import Claim, Held, is_held, take
 from redcal_spark.ledger import Ledger, RunRow
 from redcal_spark.store.deltars import DeltaRsStore
@@ -71,8 +72,25 @@ def test_one_works_and_the_other_leaves_or_waits(delta: Work, time: int, wait: b
     assert "unchanged" in other if wait else ("unchanged" in other or "held_by" in other)
     [row] = delta.runs()
     assert row["status"] == "converged"
-    for name in ("rows", "rows_patches", "rows_history"):
-        assert DeltaTable(f"out/{name}").version() == 0
+    assert [DeltaTable(f"out/{name}").version() for name in ("rows", "rows_history")] == [0, 0]
+    patches = DeltaTable("out/rows_patches").to_pyarrow_table()  # more versions if it took long
+    assert sorted(patches["step"].to_pylist()) == list(range(worked["patches"]))
+
+
+def test_a_run_that_ends_between_the_look_and_the_claim(
+    delta: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first: list[dict[str, Any]] = []
+
+    def late(*arguments: Any) -> Claim | Held:
+        monkeypatch.setattr(runs, "take", take)
+        first.append(delta.ran())
+        return take(*arguments)
+
+    monkeypatch.setattr(runs, "take", late)
+    assert delta.ran()["unchanged"] is True
+    assert [row["run_id"] for row in delta.runs()] == [first[0]["run_id"]]
+    assert DeltaTable("out/rows").version() == 0
 
 
 def test_who_holds_a_run_is_told(delta: Work) -> None:

@@ -86,7 +86,7 @@ def test_what_a_run_counts(lake: Work, monkeypatch: pytest.MonkeyPatch, budget: 
         monkeypatch.setattr(owner, name, counted)
 
     watched(engine.Scratch, "write")
-    watched(engine, "collected")
+    watched(engine.Scratch, "collected")
     watched(SparkStore, "put_frame")
     told = lake.redcal("run", "--json", "--log-format", "json")
     assert told.code in (0, 3), told.err

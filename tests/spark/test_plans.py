@@ -125,16 +125,16 @@ def test_plans_do_not_grow_with_the_number_of_steps(
 ) -> None:
     """Also with rewrites, each of which starts from what the last one wrote."""
     sizes: list[int] = []
-    whole = engine.collected
+    whole = engine.Scratch.collected
 
-    def watched(frame: Any) -> Any:
+    def watched(scratch: engine.Scratch, frame: Any) -> Any:
         sizes.append(nodes(frame))
-        return whole(frame)
+        return whole(scratch, frame)
 
     def many(stored: engine.Stored) -> bool:
         return len(stored.pending) >= 10
 
-    monkeypatch.setattr(engine, "collected", watched)
+    monkeypatch.setattr(engine.Scratch, "collected", watched)
     monkeypatch.setattr(engine.Stored, "rewrite_pays", property(many))
     steps = Steps(spark, scratch)
     written = nodes(steps.stored._blocks)
