@@ -149,8 +149,8 @@ class Reconciler:
         return _certified(pair, history(fit.totals, fit.scans, pair.rules, pair.log, spread))
 
     def _fit_frame(self, frame: Any) -> ReconciledPair:
-        from redcal_spark.engines.spark import Scratch
         from redcal_spark.engines.spark_frames import layout_of, scan_frame
+        from redcal_spark.engines.spark_scratch import Scratch
 
         why = "the data is a Spark DataFrame" if self.engine == "auto" else "it was asked for"
         log.info("engine spark: %s", why)

@@ -14,7 +14,9 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from pyspark.sql.types import DataType, StringType, StructField, StructType, UserDefinedType
 
 from redcal_spark.columns import Columns, Layout, plan
-from redcal_spark.engines.spark import DRIVER_BUDGET, Scratch, SparkScan, nameless, ship_package
+from redcal_spark.engines.spark_package import ship_package
+from redcal_spark.engines.spark_scan import DRIVER_BUDGET, SparkScan, nameless
+from redcal_spark.engines.spark_scratch import Scratch
 from redcal_spark.errors import InputError
 from redcal_spark.gather import Scanner
 from redcal_spark.kernel import Rules

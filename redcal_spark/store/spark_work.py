@@ -13,7 +13,6 @@ from redcal_spark.columns import Layout
 from redcal_spark.config import Config
 from redcal_spark.counters import Counters
 from redcal_spark.engines.base import Engine
-from redcal_spark.engines.spark import DRIVER_BUDGET, Scratch, SparkScan
 from redcal_spark.engines.spark_frames import (
     arrow_schema,
     column,
@@ -21,6 +20,8 @@ from redcal_spark.engines.spark_frames import (
     scan_frame,
     table_of,
 )
+from redcal_spark.engines.spark_scan import DRIVER_BUDGET, SparkScan
+from redcal_spark.engines.spark_scratch import Scratch
 from redcal_spark.errors import RunError
 from redcal_spark.history import Point
 from redcal_spark.kernel import Scan

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import pytest
 
-from redcal_spark.engines import spark as engine
+from redcal_spark.engines import spark_blocks, spark_scan
 
 Fault = Literal["raise", "kill worker", "kill executor", "slow"]
 
@@ -62,14 +62,15 @@ class Faults:
     def __call__(self, name: str, fault: Fault, number: int = 0) -> Path:
         """name: ScanTask, AskTask or KeepTask. The file exists once the fault happened."""
         marker = self._folder / f"{name}-{fault.replace(' ', '-')}"
-        plain, made = getattr(engine, name), [0]
+        owner = spark_scan if hasattr(spark_scan, name) else spark_blocks
+        plain, made = getattr(owner, name), [0]
 
         def make(*arguments: Any) -> Any:
             made[0] += 1
             task = plain(*arguments)
             return once(task, fault, str(marker)) if made[0] == number + 1 else task
 
-        self._patch.setattr(engine, name, make)
+        self._patch.setattr(owner, name, make)
         return marker
 
 

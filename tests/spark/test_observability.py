@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from redcal_spark.engines import spark as engine
+from redcal_spark.engines.spark_scratch import Scratch
 from redcal_spark.store.base import Commit
 from redcal_spark.store.spark import SparkStore
 from tests.e2e.work import Work, scores
@@ -85,8 +85,8 @@ def test_what_a_run_counts(lake: Work, monkeypatch: pytest.MonkeyPatch, budget: 
 
         monkeypatch.setattr(owner, name, counted)
 
-    watched(engine.Scratch, "write")
-    watched(engine.Scratch, "collected")
+    watched(Scratch, "write")
+    watched(Scratch, "collected")
     watched(SparkStore, "put_frame")
     told = lake.redcal("run", "--json", "--log-format", "json")
     assert told.code in (0, 3), told.err

@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
-from redcal_spark.engines import spark as engine
+from redcal_spark.engines.spark import SparkEngine
+from redcal_spark.engines.spark_blocks import Stored
+from redcal_spark.engines.spark_scratch import Scratch
 from redcal_spark.patches import Patch
 from tests.contract.cases import expected, made, table
 from tests.helpers import log_of, quietly, reconciler
@@ -125,17 +127,17 @@ def test_plans_do_not_grow_with_the_number_of_steps(
 ) -> None:
     """Also with rewrites, each of which starts from what the last one wrote."""
     sizes: list[int] = []
-    whole = engine.Scratch.collected
+    whole = Scratch.collected
 
-    def watched(scratch: engine.Scratch, frame: Any) -> Any:
+    def watched(scratch: Scratch, frame: Any) -> Any:
         sizes.append(nodes(frame))
         return whole(scratch, frame)
 
-    def many(stored: engine.Stored) -> bool:
+    def many(stored: Stored) -> bool:
         return len(stored.pending) >= 10
 
-    monkeypatch.setattr(engine.Scratch, "collected", watched)
-    monkeypatch.setattr(engine.Stored, "rewrite_pays", property(many))
+    monkeypatch.setattr(Scratch, "collected", watched)
+    monkeypatch.setattr(Stored, "rewrite_pays", property(many))
     steps = Steps(spark, scratch)
     written = nodes(steps.stored._blocks)
     steps.until(3)
@@ -159,10 +161,10 @@ class Steps:
             from redcal_spark.engines.spark_frames import layout_of, scan_frame
 
             layout = layout_of(frame, model.columns, 2)
-            self.scratch = engine.Scratch(spark, scratch)
+            self.scratch = Scratch(spark, scratch)
             scan = scan_frame(frame, model.scanner(layout), self.scratch, 0)
             found = scan.engine(model.rules(layout.binary))
-        assert isinstance(found, engine.SparkEngine)
+        assert isinstance(found, SparkEngine)
         self.engine, self.stored, self.patches = found, found._stored, 0
         self.region = found.freeze(None)
 

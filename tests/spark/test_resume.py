@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from redcal_spark.engines.spark import Scratch, Stored
+from redcal_spark.engines.spark_blocks import Stored
 from redcal_spark.engines.spark_frames import layout_of, scan_frame
+from redcal_spark.engines.spark_scratch import Scratch
 from tests.contract.cases import expected, made, table
 from tests.helpers import log_of, prefix, quietly, reconciler
 

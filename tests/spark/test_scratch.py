@@ -14,7 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from redcal_spark.engines import scratch as places
-from redcal_spark.engines import spark as engine
+from redcal_spark.engines import spark_blocks
+from redcal_spark.engines.spark import SparkEngine
+from redcal_spark.engines.spark_scratch import Scratch
 from redcal_spark.errors import RunError, UsageError
 from redcal_spark.packing import pack_block, unpack_block
 from redcal_spark.tasks import DDL
@@ -43,7 +45,7 @@ def test_removed_after_a_failure(spark: Any, scratch: str, monkeypatch: pytest.M
         seen.extend(os.listdir(scratch))
         broken()
 
-    monkeypatch.setattr(engine.SparkEngine, "_count", after_a_step)
+    monkeypatch.setattr(SparkEngine, "_count", after_a_step)
     assert refused(RunError, lambda: fit(spark, scratch)) == "on purpose"
     assert len(seen) == 1  # there was something to remove
     assert os.listdir(scratch) == []
@@ -59,7 +61,7 @@ def test_removed_after_a_failed_task(
 
         return run
 
-    monkeypatch.setattr(engine, "KeepTask", bad)
+    monkeypatch.setattr(spark_blocks, "KeepTask", bad)
     with pytest.raises(Exception, match="on purpose"):
         fit(spark, scratch)
     assert os.listdir(scratch) == []
@@ -108,7 +110,7 @@ def test_a_schema_of_the_catalog(spark: Any, monkeypatch: pytest.MonkeyPatch) ->
         for budget in (0, 2**28):
             assert log_of(fit(spark, SCHEMA, budget)) == log_of(expected(*PROBLEM).pair)
             assert tables(spark) == [kept]
-        monkeypatch.setattr(engine.SparkEngine, "_count", broken)
+        monkeypatch.setattr(SparkEngine, "_count", broken)
         assert refused(RunError, lambda: fit(spark, f"spark_catalog.{SCHEMA}")) == "on purpose"
         assert tables(spark) == [kept]
     finally:
@@ -128,15 +130,15 @@ def test_a_damaged_block_is_noticed(
     spark: Any, scratch: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One bit, in storage, between two passes."""
-    whole = engine.Scratch.write
+    whole = Scratch.write
 
-    def damaged(self: engine.Scratch, frame: Any) -> Any:
+    def damaged(self: Scratch, frame: Any) -> Any:
         back = whole(self, frame)
         for file in Path(scratch).rglob("*.parquet"):
             spoil(file)
         return back
 
-    monkeypatch.setattr(engine.Scratch, "write", damaged)
+    monkeypatch.setattr(Scratch, "write", damaged)
     with pytest.raises(Exception, match="a packed block is damaged: its checksum does not fit"):
         fit(spark, scratch)
 
