@@ -29,8 +29,8 @@ from redcal_spark.readings import Problems
 from redcal_spark.reconciler import Reconciler
 from redcal_spark.splits import Split
 from redcal_spark.store.base import Commit, Store, Table, written_before
-from redcal_spark.store.deltars import CATALOG_NAME, FILE_ENDINGS
 from redcal_spark.store.inputs import duplicate_ids
+from redcal_spark.store.paths import CATALOG_NAME, FILE_ENDINGS
 from redcal_spark.store.targets import Target
 
 Progress = Callable[[int], Any]

@@ -11,7 +11,7 @@ from redcal_spark.ledger import RunRow
 from redcal_spark.report.data import Report
 from redcal_spark.report.page import render
 from redcal_spark.runs import Job
-from redcal_spark.store.deltars import ADDRESS
+from redcal_spark.store.paths import ADDRESS
 from redcal_spark.whole import write_whole
 
 ELSEWHERE = Path("redcal_report.html")

@@ -21,8 +21,10 @@ from redcal_spark.engines.scratch import remove_folder
 from redcal_spark.engines.spark_frames import arrow_schema, column
 from redcal_spark.errors import InputError, RunError, UsageError
 from redcal_spark.store.base import Commit, Mode, rows_of, run_of, version_at
+from redcal_spark.store.delta_tables import DeltaRsTable
 from redcal_spark.store.delta_types import delta_schema, unstorable
-from redcal_spark.store.deltars import RECENT, DeltaRsStore, DeltaRsTable
+from redcal_spark.store.delta_writes import RECENT
+from redcal_spark.store.deltars import DeltaRsStore
 from redcal_spark.store.files import FileTable
 from redcal_spark.store.folders import beside, missing_folders, remove_empty
 from redcal_spark.store.inputs import Side

@@ -22,8 +22,10 @@ from pyspark.sql.types import DoubleType, StringType, StructField, StructType
 from redcal_spark.engines.spark_frames import arrow_schema, column
 from redcal_spark.errors import InputError, RunError
 from redcal_spark.store.base import Table, vacuumed
-from redcal_spark.store.deltars import ADDRESS, FILE_ENDINGS, TRIES, DeltaRsTable
+from redcal_spark.store.delta_tables import DeltaRsTable
+from redcal_spark.store.delta_writes import TRIES
 from redcal_spark.store.files import FileTable, first_line
+from redcal_spark.store.paths import ADDRESS, FILE_ENDINGS
 
 FIRST_ROWS = 64
 CONFLICT = re.compile(

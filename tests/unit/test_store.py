@@ -20,9 +20,10 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from redcal_spark.errors import InputError, RunError, UsageError
-from redcal_spark.store import deltars
+from redcal_spark.store import delta_writes, deltars
 from redcal_spark.store.base import Commit
-from redcal_spark.store.deltars import DeltaRsStore, DeltaRsTable
+from redcal_spark.store.delta_tables import DeltaRsTable
+from redcal_spark.store.deltars import DeltaRsStore
 from redcal_spark.store.files import FileTable
 from redcal_spark.store.parquet import BATCH_BYTES
 from redcal_spark.store.targets import Target
@@ -460,13 +461,13 @@ def test_an_interrupted_first_write_does_not_block_the_next() -> None:
 
 def test_two_that_make_the_same_table(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second finds the table made, and adds its rows to it as the next version."""
-    put_new = deltars._put_new
+    put_new = delta_writes.put_new
 
     def after_another(*arguments: Any) -> None:
         write_deltalake("t", ROWS)
         put_new(*arguments)
 
-    monkeypatch.setattr(deltars, "_put_new", after_another)
+    monkeypatch.setattr(deltars, "put_new", after_another)
     assert write("t", ROWS, "append") == 1
     assert whole("t").num_rows == 8
     assert [path.name for path in Path().iterdir()] == ["t"]
