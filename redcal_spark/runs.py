@@ -12,7 +12,7 @@ from datetime import timedelta
 from functools import cached_property
 from typing import Any
 
-from redcal_spark.certificate import Certificate
+from redcal_spark import past
 from redcal_spark.claim import Claim, take
 from redcal_spark.columns import Columns, Layout, plan
 from redcal_spark.config import Config
@@ -20,7 +20,7 @@ from redcal_spark.dashboard import METRICS, metrics_table
 from redcal_spark.errors import InputError, RedcalError, RunError, UsageError
 from redcal_spark.guard import beta_warning
 from redcal_spark.history import Point
-from redcal_spark.ledger import UNFINISHED, Ledger, RunRow, config_digest, fingerprint
+from redcal_spark.ledger import Ledger, RunRow, config_digest, fingerprint
 from redcal_spark.metrics import Metrics, Totals
 from redcal_spark.outcome import Listener, Outcome, summary
 from redcal_spark.output import OutputNames
@@ -28,7 +28,7 @@ from redcal_spark.pair import ReconciledPair
 from redcal_spark.patches import Patch, PatchLog
 from redcal_spark.progress import Progress
 from redcal_spark.reconciler import Reconciler
-from redcal_spark.records import HISTORY, history_table, log_of
+from redcal_spark.records import HISTORY, history_table
 from redcal_spark.store.base import Commit, Table
 from redcal_spark.store.inputs import open_input, pinned, split_of
 from redcal_spark.store.targets import target_of
@@ -187,36 +187,16 @@ class Job:
 
     def resume(self, run_id: str | None = None, *, wait: bool = False) -> Outcome:
         """Go on with a run that did not finish, on the input that it started with."""
-        row = self._unfinished(run_id)
+        row = past.unfinished(self.ledger, self.digest, run_id)
         self.listener.note(f"resuming run {row.run_id} ({row.command}), {row.status}")
         self.given = pinned(self.config.input, json.loads(row.inputs))
         self.__dict__.pop("_opened", None)  # it may have been looked at already
         if (found := self.input.identity()) != json.loads(row.inputs):
             raise RunError(
                 f"run {row.run_id} cannot be resumed: {self.input.name} is no longer what it was "
-                f"({_changes(json.loads(row.inputs), found)}); start a new one with: redcal run"
+                f"({past.changes(json.loads(row.inputs), found)}); start a new one with: redcal run"
             )
         return self._run(row.command, False, wait, row.fingerprint)
-
-    def _unfinished(self, run_id: str | None) -> RunRow:
-        rows = [row for row in self.ledger.rows() if row.command in ("run", "fit")]
-        if run_id is not None:
-            rows = [row for row in rows if row.run_id == run_id]
-            if not rows:
-                raise UsageError(f"no run {run_id!r} in {self.tables.runs}")
-            check_kept(rows[-1])
-            if rows[-1].status not in UNFINISHED:
-                raise UsageError(f"run {run_id} is finished: {rows[-1].status}")
-        rows = [row for row in rows if row.status in UNFINISHED and row.pruned_at is None]
-        if rows and all(row.config_digest != self.digest for row in rows):
-            raise UsageError(
-                f"run {rows[-1].run_id} is of another configuration than this one; it cannot be "
-                "resumed with it"
-            )
-        rows = [row for row in rows if row.config_digest == self.digest]
-        if not rows:
-            raise UsageError(f"nothing to resume: no unfinished run in {self.tables.runs}")
-        return rows[-1]
 
     def _run(self, command: str, force: bool, wait: bool, mark: str | None = None) -> Outcome:
         apply = command == "run"
@@ -445,38 +425,11 @@ class Job:
 
     def find(self, run_id: str | None = None) -> RunRow:
         """A run by its id, or the last one of this configuration that has a log."""
-        rows = [row for row in self.ledger.rows() if row.model is not None]
-        if run_id is not None and run_id != "latest":
-            rows = [row for row in rows if row.run_id == run_id]
-            if not rows:
-                raise UsageError(f"no run {run_id!r} with a log in {self.tables.runs}")
-            return rows[-1]
-        if run_id is None:
-            rows = [row for row in rows if row.config_digest == self.digest]
-        if not rows:
-            raise UsageError(
-                f"no finished run of this configuration in {self.tables.runs}; "
-                "start one with: redcal fit -c FILE"
-            )
-        return rows[-1]
+        return past.with_a_log(self.ledger, self.digest, run_id)
 
     def pair_of(self, row: RunRow) -> ReconciledPair:
         """The model of a run, from ledger and patches."""
-        check_kept(row)
-        assert row.model is not None
-        table = self.store.read(self.tables.patches, {"run_id": row.run_id})
-        found = PatchLog() if table is None else log_of(table)
-        if row.status == "cut":  # the run found more than the guard kept
-            found = PatchLog(found[: row.patches])
-        if len(found) != (row.patches or 0):
-            raise RunError(
-                f"{self.tables.patches} has {len(found)} of the {row.patches} patches of "
-                f"run {row.run_id}"
-            )
-        pair = ReconciledPair.from_json(json.loads(row.model) | {"log": found.to_json()})
-        if row.certificate is None:
-            return pair
-        return replace(pair, certificate=Certificate.from_json(json.loads(row.certificate)))
+        return past.pair_of(self.store, self.tables.patches, row)
 
     # --- telling --------------------------------------------------------------------------------
 
@@ -511,22 +464,6 @@ class Job:
         seconds = {name: round(seconds, 3) for name, seconds in self._timings.items()}
         counters = self.work.counters.to_json()
         return {"counters": json.dumps(counters), "timings": json.dumps(seconds)}
-
-
-def check_kept(row: RunRow) -> None:
-    """Refuse a run that was pruned."""
-    if row.pruned_at is not None:
-        raise UsageError(
-            f"run {row.run_id} was pruned at {row.pruned_at:%Y-%m-%d %H:%M:%S} UTC: its patches, "
-            "history and metrics are gone (redcal runs --prune)"
-        )
-
-
-def _changes(old: dict[str, Any], new: dict[str, Any]) -> str:
-    """What differs between two identities of an input, in words."""
-    changed = {key: new.get(key) for key, was in old.items() if was != new.get(key)}
-    told = [f"{key} was {old[key]}, is {now}" for key, now in changed.items()]
-    return "; ".join(told)[:300] or "it has other parts"
 
 
 @contextmanager

@@ -41,7 +41,7 @@ LAYERS: tuple[Iterable[str], ...] = (
     CONFIG,
     ("store",),
     ("ledger", "records", "dashboard"),
-    ("claim", "progress"),
+    ("claim", "past", "progress"),
     ("audit", "demo", "outcome", "work"),
     ("verdict",),
     ("runs",),

@@ -1,0 +1,89 @@
+"""Earlier runs: which one is meant, whether it can be used, and what it found."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from redcal_spark.certificate import Certificate
+from redcal_spark.errors import RunError, UsageError
+from redcal_spark.ledger import UNFINISHED, Ledger, RunRow
+from redcal_spark.pair import ReconciledPair
+from redcal_spark.patches import PatchLog
+from redcal_spark.records import log_of
+from redcal_spark.store.base import Store
+
+
+def with_a_log(ledger: Ledger, digest: str, run_id: str | None) -> RunRow:
+    """A run by its id, the `latest` of all, or the last one of a configuration."""
+    rows = [row for row in ledger.rows() if row.model is not None]
+    if run_id is not None and run_id != "latest":
+        rows = [row for row in rows if row.run_id == run_id]
+        if not rows:
+            raise UsageError(f"no run {run_id!r} with a log in {ledger.table}")
+        return rows[-1]
+    if run_id is None:
+        rows = [row for row in rows if row.config_digest == digest]
+    if not rows:
+        raise UsageError(
+            f"no finished run of this configuration in {ledger.table}; "
+            "start one with: redcal fit -c FILE"
+        )
+    return rows[-1]
+
+
+def unfinished(ledger: Ledger, digest: str, run_id: str | None) -> RunRow:
+    """A run to go on with: by its id, or the last one of a configuration."""
+    rows = [row for row in ledger.rows() if row.command in ("run", "fit")]
+    if run_id is not None:
+        rows = [row for row in rows if row.run_id == run_id]
+        if not rows:
+            raise UsageError(f"no run {run_id!r} in {ledger.table}")
+        check_kept(rows[-1])
+        if rows[-1].status not in UNFINISHED:
+            raise UsageError(f"run {run_id} is finished: {rows[-1].status}")
+    rows = [row for row in rows if row.status in UNFINISHED and row.pruned_at is None]
+    if rows and all(row.config_digest != digest for row in rows):
+        raise UsageError(
+            f"run {rows[-1].run_id} is of another configuration than this one; it cannot be "
+            "resumed with it"
+        )
+    rows = [row for row in rows if row.config_digest == digest]
+    if not rows:
+        raise UsageError(f"nothing to resume: no unfinished run in {ledger.table}")
+    return rows[-1]
+
+
+def pair_of(store: Store, patches: str, row: RunRow) -> ReconciledPair:
+    """The model of a run, from ledger and patches."""
+    check_kept(row)
+    assert row.model is not None
+    table = store.read(patches, {"run_id": row.run_id})
+    found = PatchLog() if table is None else log_of(table)
+    if row.status == "cut":  # the run found more than the guard kept
+        found = PatchLog(found[: row.patches])
+    if len(found) != (row.patches or 0):
+        raise RunError(
+            f"{patches} has {len(found)} of the {row.patches} patches of run {row.run_id}"
+        )
+    pair = ReconciledPair.from_json(json.loads(row.model) | {"log": found.to_json()})
+    if row.certificate is None:
+        return pair
+    return replace(pair, certificate=Certificate.from_json(json.loads(row.certificate)))
+
+
+def check_kept(row: RunRow) -> None:
+    """Refuse a run that was pruned."""
+    if row.pruned_at is not None:
+        raise UsageError(
+            f"run {row.run_id} was pruned at {row.pruned_at:%Y-%m-%d %H:%M:%S} UTC: its patches, "
+            "history and metrics are gone (redcal runs --prune)"
+        )
+
+
+def changes(old: dict[str, Any], new: dict[str, Any]) -> str:
+    """What differs between two identities of an input, in words."""
+    changed = {key: new.get(key) for key, was in old.items() if was != new.get(key)}
+    told = [f"{key} was {old[key]}, is {now}" for key, now in changed.items()]
+    return "; ".join(told)[:300] or "it has other parts"
