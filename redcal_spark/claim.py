@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 
 TRIES = 20  # of a claim that lost a race
 
+_at_work: set[str] = set()  # the tokens of this process's own claims
+
 
 @dataclass(frozen=True)
 class Held:
@@ -48,7 +50,8 @@ def take(ledger: Ledger, fresh: RunRow, lease: timedelta, force: bool = False) -
     force: a new one in any case, unless someone is at work.
     """
     for _ in range(TRIES):
-        known = [r for r in ledger.rows(fingerprint=fresh.fingerprint) if r.pruned_at is None]
+        rows = ledger.rows()
+        known = [r for r in rows if r.fingerprint == fresh.fingerprint and r.pruned_at is None]
         running = [row for row in known if row.status == "running"]
         for row in running:
             if is_held(row, lease):
@@ -64,11 +67,19 @@ def take(ledger: Ledger, fresh: RunRow, lease: timedelta, force: bool = False) -
             if ledger.replace(row):
                 return Claim(ledger, row, lease, resumed=old)
         else:
-            row = _held(fresh, None)
+            row = _held(_after(fresh, rows), None)
             if ledger.insert(row):
                 return Claim(ledger, row, lease)
         time.sleep(0.05)
     raise RunError(f"{ledger.table}: could not claim the run: too many others try")
+
+
+def _after(fresh: RunRow, rows: list[RunRow]) -> RunRow:
+    """The newest run is the last of the ledger, also when the clock was set back since another."""
+    newest = max((row.started_at for row in rows), default=fresh.started_at)
+    if newest < fresh.started_at or not rows:
+        return fresh
+    return replace(fresh, started_at=newest + timedelta(microseconds=1))
 
 
 def is_held(row: RunRow, lease: timedelta) -> bool:
@@ -79,16 +90,20 @@ def is_held(row: RunRow, lease: timedelta) -> bool:
     if host != socket.gethostname():
         return True
     pid, _, started = process.partition(" of ")
-    return pid.isdigit() and _started(int(pid)) == started
+    if not pid.isdigit() or _started(int(pid)) != started:
+        return False
+    # a process that could not write how its run ended still knows that it did
+    return int(pid) != os.getpid() or row.claim in _at_work
 
 
 def _held(row: RunRow, previous: str | None) -> RunRow:
-    pid = os.getpid()
+    pid, token = os.getpid(), secrets.token_hex(8)
+    _at_work.add(token)
     return replace(
         row,
         holder=f"{socket.gethostname()} process {pid} of {_started(pid)}",
         heartbeat=datetime.now(UTC),
-        claim=secrets.token_hex(8),
+        claim=token,
         previous_claim=previous,
     )
 
@@ -127,6 +142,7 @@ class Claim:
         self.resumed = resumed
         self._ledger = ledger
         self._lease = lease
+        self._heard = time.monotonic()  # when the ledger last heard of us
         self._lock = threading.RLock()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="redcal-heartbeat", daemon=True)
@@ -138,12 +154,18 @@ class Claim:
     def __exit__(self, *_: object) -> None:
         self._stopped.set()
         self._thread.join()
+        _at_work.discard(str(self.row.claim))
 
     def check(self) -> None:
-        """Before a write: the run must still be ours. Nobody takes it over within the lease."""
+        """Before a write: the run must still be ours. Nobody takes it over within the lease.
+
+        Two clocks are asked: one may be set back, the other stands still while a machine sleeps.
+        """
         with self._lock:
             assert self.row.heartbeat is not None
-            if datetime.now(UTC) - self.row.heartbeat > self._lease / 2:
+            passed = datetime.now(UTC) - self.row.heartbeat
+            silent = timedelta(seconds=time.monotonic() - self._heard)
+            if passed < timedelta(0) or max(passed, silent) > self._lease / 2:
                 self.update()
 
     def update(self, **changes: Any) -> RunRow:
@@ -152,7 +174,9 @@ class Claim:
 
     def end(self, status: str, **changes: Any) -> RunRow:
         self._stopped.set()
-        return self._put(lambda row: row.ended(status, **changes))
+        row = self._put(lambda row: row.ended(status, **changes))
+        _at_work.discard(str(row.claim))
+        return row
 
     def _put(self, change: Callable[[RunRow], RunRow]) -> RunRow:
         with self._lock:
@@ -164,7 +188,7 @@ class Claim:
                     f"run {self.row.run_id} was taken over by another process, since this one was "
                     f"not heard of for more than {self._lease.total_seconds():g} s (engine.lease)"
                 )
-            self.row = row
+            self.row, self._heard = row, time.monotonic()
             return row
 
     def _beat(self) -> None:

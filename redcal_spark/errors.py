@@ -34,6 +34,10 @@ class RunError(RedcalError):
     """A run that failed though configuration and input were right."""
 
 
+class ScratchError(RunError):
+    """Blocks in scratch that are not what was written. They can be made anew from the input."""
+
+
 class GridWarning(UserWarning):
     """Something the user distinguished is equal on the integer grid."""
 

@@ -123,7 +123,9 @@ class RunRow:
         return cls(run_id=f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(3)}", started_at=now, **given)
 
     def ended(self, status: str, **changes: Any) -> RunRow:
-        return replace(self, status=status, finished_at=datetime.now(UTC), **changes)
+        """The run, over; not before it started, though the clock may have been set back."""
+        now = max(datetime.now(UTC), self.started_at)
+        return replace(self, status=status, finished_at=now, **changes)
 
 
 class Ledger:

@@ -12,12 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from redcal_spark.blocks import Block
-from redcal_spark.errors import RunError
+from redcal_spark.errors import RunError, ScratchError
 from redcal_spark.gather import Gathered, Part
 from redcal_spark.metrics import Totals
 from redcal_spark.readings import Problems
 
 Array = npt.NDArray[Any]
+
+DAMAGED = "a packed block is damaged: its checksum does not fit"
 
 _MAGIC = b"rdcl"
 _HEAD = struct.Struct("<4sII")  # magic, checksum of all that follows, length of the description
@@ -42,7 +44,7 @@ def unpack(packed: Any) -> tuple[dict[str, Any], dict[str, Array]]:
             raise ValueError("checksum")
         head = json.loads(bytes(view[_HEAD.size : _HEAD.size + length]))
     except (struct.error, ValueError) as err:
-        raise RunError("a packed block is damaged: its checksum does not fit") from err
+        raise ScratchError(DAMAGED) from err
     arrays, start = {}, _HEAD.size + length
     for name, (kind, shape) in head["arrays"].items():
         if kind not in _TYPES:

@@ -17,7 +17,7 @@ from redcal_spark.claim import Claim, take
 from redcal_spark.columns import Columns, Layout, plan
 from redcal_spark.config import Config
 from redcal_spark.dashboard import METRICS, metrics_table
-from redcal_spark.errors import InputError, RedcalError, RunError, UsageError
+from redcal_spark.errors import InputError, RedcalError, RunError, ScratchError, UsageError
 from redcal_spark.guard import beta_warning
 from redcal_spark.history import Point
 from redcal_spark.ledger import Ledger, RunRow, config_digest, fingerprint
@@ -207,20 +207,27 @@ class Job:
         if isinstance(claim, Outcome):
             return claim
         with self._working(claim):
-            counters = self.work.counters
             progress = Progress(self.store, self.tables.patches, claim)
             if claim.resumed is not None:
                 self.listener.note(
                     f"going on with run {claim.row.run_id}: {len(progress.log):,} patches are there"
                 )
-            with counters.timed("scan") as made:
-                scanned = self.scan()
-                made.rows, made.bytes = scanned.gathered.rows, counters.scratch_bytes or None
-            counters.rows_scanned += scanned.gathered.rows
             try:
-                return self._finish(claim, progress, scanned, identity, apply)
-            finally:
-                scanned.close()
+                return self._computed(claim, progress, identity, apply)
+            except ScratchError as err:  # the patches that were found before it stand
+                self.listener.note(f"{err}; {self.input.name} is scanned anew")
+                return self._computed(claim, progress, identity, apply)
+
+    def _computed(self, claim: Claim, progress: Progress, identity: Any, apply: bool) -> Outcome:
+        counters = self.work.counters
+        with counters.timed("scan") as made:
+            scanned = self.scan()
+            made.rows, made.bytes = scanned.gathered.rows, counters.scratch_bytes or None
+        counters.rows_scanned += scanned.gathered.rows
+        try:
+            return self._finish(claim, progress, scanned, identity, apply)
+        finally:
+            scanned.close()
 
     def _new_row(self, mark: str, command: str, identity: Any, **given: Any) -> RunRow:
         return RunRow.new(
@@ -299,6 +306,7 @@ class Job:
             made.rows = scanned.replayed
             guard = self.config.reconcile.guard
             pair, histories = verdict(pair, points, guard, self.listener.note)
+        scanned.close()  # the rest needs no scratch, and the disk may need the room
         with self._phase("write"):
             self._written[self.tables.patches] = progress.finish()
             table = history_table(claim.row.run_id, pair.losses, histories)

@@ -14,7 +14,7 @@ import sys
 import time
 import venv
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -80,6 +80,28 @@ def stopped(spark: Any) -> Iterator[Any]:
 
 # --- a cluster on this machine --------------------------------------------------------------------
 
+ON_CLUSTER = {
+    "spark.executor.memory": "512m",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "OFF",  # executors are killed on purpose
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.minTaskRuntime": "500ms",
+    "spark.speculation.quantile": "0.5",
+}
+
+
+@dataclass(frozen=True)
+class Host:
+    """Where a process of a cluster runs. enter: a command that runs another one there."""
+
+    address: str
+    enter: tuple[str, ...] = ()
+
+
+HOSTS = tuple(Host(address) for address in LOOPBACK)  # of the master and a worker, of a worker
+
 
 @dataclass
 class Cluster:
@@ -88,27 +110,32 @@ class Cluster:
     url: str
     python: Path
     workers: list[subprocess.Popen[bytes]]
+    start_worker: Callable[[int], subprocess.Popen[bytes]]
 
     def session(self) -> Any:
-        from pyspark.sql import SparkSession
+        return cluster_session(self.url, self.python, ON_CLUSTER)
 
-        os.environ["PYSPARK_PYTHON"] = str(self.python)
-        settings = {
-            "spark.driver.host": LOOPBACK[0],
-            "spark.driver.bindAddress": LOOPBACK[0],
-            "spark.executor.memory": "512m",
-            "spark.ui.enabled": "false",
-            "spark.ui.showConsoleProgress": "false",
-            "spark.log.level": "OFF",  # executors are killed on purpose
-            "spark.speculation": "true",
-            "spark.speculation.interval": "100ms",
-            "spark.speculation.minTaskRuntime": "500ms",
-            "spark.speculation.quantile": "0.5",
-        }
-        builder = SparkSession.builder.master(self.url).appName("redcal tests")
-        for key, value in settings.items():
-            builder = builder.config(key, value)
-        return builder.getOrCreate()
+    def restart(self, number: int) -> None:
+        """Start a worker that was killed, again."""
+        self.workers[number] = self.start_worker(number)
+
+
+def cluster_session(
+    url: str,
+    python: str | Path,
+    settings: Mapping[str, str],
+    address: str = LOOPBACK[0],
+    change: Callable[[Any], Any] = lambda builder: builder,
+) -> Any:
+    """A session on a cluster, whose driver is this process. change: is given the builder."""
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = str(python)
+    builder = SparkSession.builder.master(url).appName("redcal tests")
+    own = {"spark.driver.host": address, "spark.driver.bindAddress": address}
+    for key, value in (own | dict(settings)).items():
+        builder = builder.config(key, value)
+    return change(builder).getOrCreate()
 
 
 def running() -> Cluster:
@@ -121,25 +148,35 @@ _running: list[Cluster] = []
 
 
 @contextlib.contextmanager
-def cluster(folder: Path) -> Iterator[Cluster]:
-    """Start a cluster; at the end, stop what was started."""
+def cluster(
+    folder: Path, hosts: Sequence[Host] = HOSTS, options: Sequence[str] = ()
+) -> Iterator[Cluster]:
+    """Start a cluster; at the end, stop what was started.
+
+    hosts: of the workers; the first one's is the master's too, unless there is one more, before
+    them. options: of the daemons' JVMs.
+    """
     python = environment(folder / "worker-venv")
-    master = f"{LOOPBACK[0]}:{free_port()}"
+    at, workers = hosts[0], hosts[-2:]
+    port = free_port()
+    master = f"{at.address}:{port}"
     started = []
+
+    def start(host: Host, name: str, *arguments: str) -> subprocess.Popen[bytes]:
+        given = ["--host", host.address, "--webui-port", "0", *arguments]
+        started.append(spark_class(folder, name, *given, host=host, options=options))
+        return started[-1]
+
+    def worker(number: int) -> subprocess.Popen[bytes]:
+        host = workers[number]
+        work = ["--cores", "1", "--memory", "1g", "--work-dir", str(folder / f"work-{number}")]
+        return start(host, "worker.Worker", *work, f"spark://{master}")
+
     try:
-        host, port = master.split(":")
-        arguments = ["--host", host, "--port", port, "--webui-port", "0"]
-        started.append(spark_class(folder, "master.Master", *arguments))
-        wait_for(host, int(port))
-        for host in LOOPBACK:
-            arguments = ["--host", host, "--webui-port", "0", "--cores", "1", "--memory", "1g"]
-            work = str(folder / f"work-{host}")
-            started.append(
-                spark_class(
-                    folder, "worker.Worker", *arguments, "--work-dir", work, f"spark://{master}"
-                )
-            )
-        _running.append(Cluster(f"spark://{master}", python, started[1:]))
+        start(at, "master.Master", "--port", str(port))
+        wait_for(at, port)
+        both = [worker(number) for number in range(len(workers))]
+        _running.append(Cluster(f"spark://{master}", python, both, worker))
         yield _running[0]
     finally:
         _running.clear()
@@ -149,17 +186,25 @@ def cluster(folder: Path) -> Iterator[Cluster]:
             process.wait()
 
 
-def spark_class(folder: Path, name: str, *arguments: str) -> subprocess.Popen[bytes]:
+def spark_class(
+    folder: Path,
+    name: str,
+    *arguments: str,
+    host: Host = HOSTS[0],
+    options: Sequence[str] = (),
+) -> subprocess.Popen[bytes]:
     """One process of the cluster; `spark-class` turns into it, so that the pid is its own."""
     import pyspark
 
     home = Path(pyspark.__file__).parent
     hidden = ("PYTHONPATH", "PYSPARK_PYTHON", "SPARK_REMOTE", VARIABLE)
     env = {key: value for key, value in os.environ.items() if key not in hidden}
-    env |= {"SPARK_HOME": str(home), "SPARK_DAEMON_MEMORY": "256m", "SPARK_LOCAL_IP": LOOPBACK[0]}
+    env |= {"SPARK_HOME": str(home), "SPARK_DAEMON_MEMORY": "256m", "SPARK_LOCAL_IP": host.address}
+    env |= {"SPARK_DAEMON_JAVA_OPTS": " ".join(options)}
+    program = str(home / "bin" / "spark-class")
     with open(folder / f"{name}-{time.monotonic_ns()}.log", "wb") as log:
         return subprocess.Popen(
-            [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *arguments],
+            [*host.enter, program, f"org.apache.spark.deploy.{name}", *arguments],
             env=env,
             cwd=folder,
             stdin=subprocess.DEVNULL,
@@ -188,13 +233,10 @@ def free_port() -> int:
         return int(found.getsockname()[1])
 
 
-def wait_for(host: str, port: int, seconds: float = 60) -> None:
+def wait_for(host: Host, port: int, seconds: float = 60) -> None:
+    """Until someone listens there, as seen from there."""
+    look = f"import socket; socket.create_connection(({host.address!r}, {port}), 1)"
     end = time.monotonic() + seconds
-    while True:
-        try:
-            socket.create_connection((host, port), 1).close()
-            return
-        except OSError:
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.2)
+    while subprocess.run([*host.enter, sys.executable, "-c", look], capture_output=True).returncode:
+        assert time.monotonic() < end, f"nobody listens at {host.address}:{port}"
+        time.sleep(0.2)

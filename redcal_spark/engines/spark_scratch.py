@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from redcal_spark.counters import Counters
 from redcal_spark.engines.scratch import PREFIX, is_leftover, is_path, remove_folder, run_name
+from redcal_spark.engines.spark_errors import over_scratch
 from redcal_spark.errors import UsageError
 from redcal_spark.tasks import DDL
 
@@ -41,16 +42,18 @@ class Scratch:
             .option("parquet.block.size", str(8 * 2**20))
             .option("parquet.enable.dictionary", "false")
         )
-        if is_path(place):
-            writer.mode("overwrite").parquet(place)
-            return self.spark.read.schema(DDL).parquet(place)
-        writer.mode("overwrite").format("parquet").saveAsTable(quoted(place))
-        return self.spark.read.table(quoted(place))
+        with over_scratch(place, self.name, from_input=len(self._made) == 1):
+            if is_path(place):
+                writer.mode("overwrite").parquet(place)
+                return self.spark.read.schema(DDL).parquet(place)
+            writer.mode("overwrite").format("parquet").saveAsTable(quoted(place))
+            return self.spark.read.table(quoted(place))
 
     def collected(self, frame: DataFrame) -> Iterator[tuple[str, Any]]:
         """Rows of (kind, data) at the driver."""
         self.counters.jobs += 1
-        table: pa.Table = frame.select("kind", "data").toArrow()
+        with over_scratch(str(self.place), self.name):
+            table: pa.Table = frame.select("kind", "data").toArrow()
         for kind, data in zip(table.column("kind"), table.column("data"), strict=True):
             yield kind.as_py(), data.as_buffer()
 

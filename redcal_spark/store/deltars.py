@@ -24,6 +24,7 @@ from redcal_spark.store.delta_writes import (
     Remembering,
     again,
     check_partitions,
+    made_whole,
     merge_rows,
     once,
     properties,
@@ -209,9 +210,8 @@ class DeltaRsStore:
         made = make_folder(Path(name))
 
         def merge() -> None:
-            if not self.exists(name):
+            if not self.exists(name) and made_whole(Path(name), rows, commit):
                 self._made[name] = made
-                write_deltalake(name, rows, mode="error", commit_properties=once(commit))
                 return
             merging = DeltaTable(name).merge(
                 rows,

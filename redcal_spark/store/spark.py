@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, DataFrameWriter, Row, SparkSession
 from pyspark.sql.functions import col, expr, lit
 
 from redcal_spark.engines.scratch import remove_folder
+from redcal_spark.engines.spark_errors import is_sparks, told
 from redcal_spark.engines.spark_frames import arrow_schema, column
 from redcal_spark.errors import InputError, RunError, UsageError
 from redcal_spark.store.base import Commit, Mode, rows_of, run_of, version_at
@@ -34,11 +35,9 @@ from redcal_spark.store.spark_tables import (
     Place,
     SparkTable,
     explained,
-    is_sparks,
     retried,
     spark_types,
     texts_for_fractions,
-    told,
     unread,
     unwritten,
 )

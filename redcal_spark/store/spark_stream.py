@@ -25,6 +25,7 @@ from pyspark.sql.functions import lit
 
 from redcal_spark.config import Config
 from redcal_spark.config_base import sibling
+from redcal_spark.engines.spark_errors import is_sparks, told
 from redcal_spark.engines.spark_frames import arrow_schema
 from redcal_spark.errors import InputError, RunError, UsageError
 from redcal_spark.pair import ReconciledPair
@@ -33,9 +34,7 @@ from redcal_spark.store.spark_changes import MergeBatch
 from redcal_spark.store.spark_tables import (
     Place,
     explained,
-    is_sparks,
     refused,
-    told,
     unread,
     unwritten,
 )

@@ -14,24 +14,23 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import DoubleType, StringType, StructField, StructType
 
+from redcal_spark.engines.spark_errors import UNREADABLE, is_sparks, told
 from redcal_spark.engines.spark_frames import arrow_schema, column
 from redcal_spark.errors import InputError, RunError
 from redcal_spark.store.base import Table, vacuumed
 from redcal_spark.store.delta_tables import DeltaRsTable
 from redcal_spark.store.delta_writes import TRIES
-from redcal_spark.store.files import FileTable, first_line
+from redcal_spark.store.files import FileTable
 from redcal_spark.store.paths import ADDRESS, FILE_ENDINGS
 
 FIRST_ROWS = 64
 CONFLICT = re.compile(
     r"DELTA_(CONCURRENT|METADATA_CHANGED|PROTOCOL_CHANGED)|delta\.exceptions\.Concurrent"
 )
-UNREADABLE = ("FAILED_READ_FILE", "FILE_NOT_EXIST", "FileNotFoundException")
 
 
 @dataclass(frozen=True)
@@ -168,11 +167,6 @@ def texts_for_fractions(kinds: StructType) -> StructType:
     )
 
 
-def is_sparks(err: Exception) -> bool:
-    """Whether an error is Spark's own; py4j hands on those that PySpark has no class for."""
-    return isinstance(err, PySparkException) or type(err).__module__.startswith("py4j.")
-
-
 @contextmanager
 def explained(explain: Callable[[Exception], Exception]) -> Iterator[None]:
     """Spark's errors in our words."""
@@ -199,14 +193,6 @@ def retried(write: Callable[[], Any]) -> None:
 def is_conflict(err: Exception) -> bool:
     """Whether Delta refused a commit because of another one, and nothing was written."""
     return CONFLICT.search(str(err)) is not None
-
-
-def told(err: Exception) -> str:
-    """What Spark says, without its stack."""
-    text = first_line(err)
-    if text.startswith("An error occurred while calling"):  # py4j: the next line says what
-        text = (str(err).splitlines()[1:] or [text])[0].lstrip(": ")
-    return text[:500]
 
 
 def refused(text: str, name: str) -> InputError | None:

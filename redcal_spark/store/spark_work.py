@@ -13,6 +13,7 @@ from redcal_spark.columns import Layout
 from redcal_spark.config import Config
 from redcal_spark.counters import Counters
 from redcal_spark.engines.base import Engine
+from redcal_spark.engines.spark_errors import is_sparks
 from redcal_spark.engines.spark_frames import (
     arrow_schema,
     column,
@@ -32,7 +33,7 @@ from redcal_spark.store.base import Commit, Table, written_before
 from redcal_spark.store.spark import SparkStore
 from redcal_spark.store.spark_join import id_problems
 from redcal_spark.store.spark_stream import Stream, stream_of
-from redcal_spark.store.spark_tables import SparkTable, explained, is_sparks, refused
+from redcal_spark.store.spark_tables import SparkTable, explained, refused
 from redcal_spark.store.targets import Target
 
 

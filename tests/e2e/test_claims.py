@@ -19,7 +19,7 @@ import yaml
 from deltalake import DeltaTable, write_deltalake
 
 from redcal_spark import runs
-from redcal_spark.claim import Claim, Held, is_held, take
+from redcal_spark.claim import Claim, Held, _started, is_held, take
 from redcal_spark.ledger import Ledger, RunRow
 from redcal_spark.store.deltars import DeltaRsStore
 from tests.e2e.work import Work, scores
@@ -234,8 +234,10 @@ def test_who_is_alive() -> None:
     here = f"{socket.gethostname()} process {os.getpid()} of "
     now = datetime.now(UTC)
     started = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
-    mine = row(holder=here + started, heartbeat=now)
-    assert is_held(mine, LEASE)
+    parent = f"{socket.gethostname()} process {os.getppid()} of {_started(os.getppid())}"
+    mine = row(holder=here + started, heartbeat=now, claim="a")
+    assert is_held(replace(mine, holder=parent), LEASE)
+    assert not is_held(mine, LEASE)  # this process knows what it works on
     assert not is_held(replace(mine, heartbeat=now - 2 * LEASE), LEASE)
     assert not is_held(replace(mine, holder=here + "1"), LEASE)  # the number was used again
     assert not is_held(replace(mine, holder=here.replace(str(os.getpid()), "999999") + "1"), LEASE)

@@ -1,0 +1,1 @@
+"""What goes wrong around a run: killed processes, cut cables, full disks, wrong clocks."""

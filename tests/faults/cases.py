@@ -1,0 +1,95 @@
+"""What is run and disturbed: small tables in many files, and what undisturbed runs leave."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import yaml
+from deltalake import write_deltalake
+
+from tests.e2e.test_resume import outcome
+from tests.e2e.work import CLASSES, LOSSES, scores
+
+ROWS, FILES = 2_400, 6
+COMMAND = ["run", "-c", "config.yaml"]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A configuration. merge: into a table that is there already."""
+
+    name: str
+    reconcile: dict[str, Any]
+    engine: dict[str, Any] = field(default_factory=dict)
+    merge: bool = False
+
+
+CASES = (
+    Case("every step distributed", {"eta": 0.08}, {"driver_budget": 0}),
+    Case(
+        "calibrated first, every step distributed",
+        {"algorithm": "dc_then_redcal", "eta": 0.04, "max_steps": 5},
+        {"driver_budget": 0},
+    ),
+    Case("handed over and merged", {"eta": 0.005}, merge=True),
+)
+
+
+class Place:
+    """A folder of inputs, and one below it for every run."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.scratch = folder / "scratch"
+        table = scores(ROWS)
+        for number in range(FILES):
+            part = table.slice(number * ROWS // FILES, ROWS // FILES)
+            write_deltalake(folder / "scores", part, mode="append")
+        self._made = 0
+
+    def prepare(self, case: Case, engine: str = "spark") -> Path:
+        """A new folder in which the case can be run."""
+        self._made += 1
+        made = self.folder / f"run-{self._made}"
+        made.mkdir()
+        if case.merge:
+            # some of these are in the input, the others must stay
+            write_deltalake(made / "out/rows", pa.table({"case": range(500, 500 + ROWS // 2)}))
+        tree: dict[str, Any] = {
+            "input": {
+                "table": str(self.folder / "scores"),
+                "id": "case",
+                "label": "outcome",
+                "classes": list(CLASSES),
+                "model_1": "a",
+                "model_2": "b",
+                "split": {"column": "fold", "fit": "train", "judge": "test"},
+            },
+            "losses": LOSSES,
+            "reconcile": {"alpha": 0.005} | case.reconcile,
+            "output": {"table": "out/rows"},
+            "engine": {"name": engine, "scratch": str(self.scratch)} | case.engine,
+        }
+        if case.merge:
+            tree["output"] |= {"mode": "merge", "schema": "evolve"}
+        (made / "config.yaml").write_text(yaml.safe_dump(tree, sort_keys=False), "utf-8")
+        return made
+
+    def left(self) -> list[str]:
+        """What should not be there when nobody works: scratch, and tables that are half made."""
+        scratch = sorted(self.scratch.iterdir()) if self.scratch.exists() else []
+        partial = self.folder.glob("run-*/out/*.partial")
+        return [str(path.relative_to(self.folder)) for path in (*scratch, *partial)]
+
+    def forget(self, run: Path) -> None:
+        shutil.rmtree(run)
+
+
+def differences(run: Path, expected: dict[str, Any]) -> list[str]:
+    """The tables in which a run differs from another one."""
+    found = outcome(str(run))
+    return [name for name, table in expected.items() if found[name] != table]
