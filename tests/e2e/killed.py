@@ -1,12 +1,13 @@
 """`redcal`, killed at a chosen moment: `python -m tests.e2e.killed MOMENT COMMAND ...`.
 
-SIGKILL to the whole process group, so that Spark's own process dies with it.
+SIGKILL to the whole process group, so that Spark's own process dies with it; or what INSTEAD says.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -19,10 +20,14 @@ from redcal_spark.cli import main
 from redcal_spark.progress import Progress
 
 Test = Callable[..., bool]
+INSTEAD = "REDCAL_TEST_STRIKE"  # a variable that has a command for the shell
 
 
 def kill() -> None:
-    os.killpg(0, signal.SIGKILL)
+    if INSTEAD in os.environ:
+        subprocess.run(os.environ[INSTEAD], shell=True, check=True)
+    else:
+        os.killpg(0, signal.SIGKILL)
 
 
 def soon(seconds: float) -> Callable[[], None]:
@@ -113,8 +118,7 @@ def prepare(moment: str, store: Any, work: Any, delay: float) -> None:
     moments[moment]()
 
 
-if __name__ == "__main__":
-    moment, *command = sys.argv[1:]
+def run(moment: str, *command: str) -> int:
     progress.EVERY = progress.SHARE = 0  # every patch is written at once
     if "spark" in command:
         from redcal_spark.store.spark import SparkStore
@@ -127,4 +131,8 @@ if __name__ == "__main__":
         from redcal_spark.work import InMemory
 
         prepare(moment, DeltaRsStore, InMemory, 0.02)
-    sys.exit(main(command))
+    return main(command)
+
+
+if __name__ == "__main__":
+    sys.exit(run(*sys.argv[1:]))

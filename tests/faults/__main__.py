@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import tempfile
 import time
@@ -18,6 +19,7 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, help="a new folder to work in, which is kept")
     options = parser.parse_args()
     start = time.monotonic()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what was started is stopped
 
     def say(line: str) -> None:
         print(f"{time.monotonic() - start:6.0f} s  {line}", flush=True)
