@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint types fuzz bench format lock licences audit-deps clean
+.PHONY: help demo test test-all test-faults lint types fuzz bench format lock licences audit-deps clean
 
 # The first of these that is Python 3.11 or later and can make a venv; or say `make PYTHON=...`.
 CANDIDATES := python3.11 python3
@@ -10,7 +10,7 @@ PINS := pyspark==4.2.0 delta-spark==4.4.0
 READY := .venv/.installed
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
 
 $(READY): requirements.lock setup.py
 	@$(if $(PYTHON),,echo "no usable Python: need 3.11 or later with venv, looked for $(CANDIDATES)" >&2; exit 1)
@@ -35,6 +35,9 @@ lint: $(READY) ## check rules and layout (ruff)
 
 types: $(READY) ## check types (mypy, strict)
 	.venv/bin/mypy
+
+test-faults: $(READY) ## kill parts of a cluster: make test-faults KILLS=50 SEED=1
+	.venv/bin/python -m tests.faults --kills $(or $(KILLS),50) --seed $(or $(SEED),1)
 
 fuzz: $(READY) ## hostile input: make fuzz CASES=20000 SEED=1
 	.venv/bin/python -m tests.fuzz --cases $(or $(CASES),20000) --seed $(or $(SEED),1)

@@ -9,7 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.faults.kills import explore
+from tests.faults.kills import explore, planned
 
 
 def main() -> int:
@@ -29,7 +29,7 @@ def main() -> int:
         if options.keep is not None:
             folder = options.keep.resolve()
             folder.mkdir(parents=True)
-        told = explore(options.seed, options.kills, folder, say)
+        told = explore(planned(options.seed, options.kills), folder, say)
     print("\n".join(told.lines()), flush=True)
     return 1 if told.problems else 0
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -244,12 +244,12 @@ def locally(run: Path) -> int:
     return done.returncode
 
 
-def explore(seed: int, kills: int, folder: Path, say: Callable[[str], None]) -> Told:
-    """So many kills at moments that the seed tells."""
+def explore(kills: Sequence[Kill], folder: Path, say: Callable[[str], None]) -> Told:
+    """Kill after kill, each in a run of its own."""
     place = Place(folder)
     with started(folder) as (cluster, how):
         say(f"the network: {how}")
         trial = Trial(cluster, place, how, say)
-        for kill in planned(seed, kills):
+        for kill in kills:
             trial.disturbed(kill)
         return trial.told

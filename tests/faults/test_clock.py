@@ -43,7 +43,13 @@ def clocked(moment: str, *command: str, off: float = 0, strike: str | None = Non
 
 
 @pytest.mark.parametrize(
-    "moment", ["claim", "inside a calibration", "before the rows", "before the ledger's last write"]
+    "moment",
+    [
+        "inside a calibration",
+        pytest.param("claim", marks=pytest.mark.slow),
+        pytest.param("before the rows", marks=pytest.mark.slow),
+        pytest.param("before the ledger's last write", marks=pytest.mark.slow),
+    ],
 )
 def test_set_back_during_a_run(delta: Work, moment: str) -> None:
     told = clocked(moment, *COMMAND, strike=f"echo {BACK} > clock")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,13 @@ MOMENTS = (
     "after the rows, before the metrics",
     "before the ledger's last write",
 )
+IN_CI = ("inside a calibration", "write of the rows", "before the ledger's last write")
 COMMAND = ("run", "-c", "config.yaml")
+
+
+def some(moments: Iterable[str]) -> list[Any]:
+    slow = pytest.mark.slow
+    return [pytest.param(moment, marks=() if moment in IN_CI else slow) for moment in moments]
 
 
 @pytest.fixture
@@ -78,12 +84,12 @@ def check(target: tuple[Work, Disk], moment: str, strike: str, words: tuple[str,
     assert not list(small.path.rglob("*.partial"))
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("moment", some(MOMENTS))
 def test_the_disk_of_the_target_is_full(target: tuple[Work, Disk], moment: str) -> None:
     check(target, moment, target[1].fill, NO_ROOM)
 
 
-@pytest.mark.parametrize("moment", [m for m in MOMENTS if not m.startswith("write of")])
+@pytest.mark.parametrize("moment", some(m for m in MOMENTS if not m.startswith("write of")))
 def test_the_target_turns_read_only(target: tuple[Work, Disk], moment: str) -> None:
     check(target, moment, target[1].lock, LOCKED)
 

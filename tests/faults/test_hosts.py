@@ -17,7 +17,6 @@ from tests.e2e.work import Work
 from tests.faults.running import ROOT, redcal
 
 CORES = ("Nehalem", "Sandybridge", "Haswell", "Zen", "SkylakeX")
-ALGORITHMS = ("redcal", "dc_then_redcal")
 PROBE = """
 import hashlib, json, sys
 import numpy as np
@@ -56,10 +55,10 @@ def hosts() -> list[dict[str, str]]:
     return found
 
 
-def left(work: Work, name: str, algorithm: str, env: dict[str, str]) -> Any:
-    """All that a run leaves."""
+def left(work: Work, name: str, env: dict[str, str]) -> Any:
+    """All that a run leaves, of calibrations everywhere and within events."""
     work.tree["output"]["table"] = f"{name}/out/rows"
-    work.tree["reconcile"] |= {"algorithm": algorithm, "eta": 0.02, "max_steps": 60}
+    work.tree["reconcile"] |= {"algorithm": "dc_then_redcal", "eta": 0.02}
     Path("config.yaml").write_text(yaml.safe_dump(work.tree, sort_keys=False), "utf-8")
     told = redcal("run", "-c", "config.yaml", env=env)
     assert told.code in (0, 3), told.err
@@ -71,11 +70,10 @@ def test_other_cores_and_threads(work: Work) -> None:
     told = [host(**env) for env in found]
     if len({one["bits"] for one in told}) < 2:
         pytest.skip("all that BLAS can be on this machine rounds alike")
-    for algorithm in ALGORITHMS:
-        expected = left(work, f"{algorithm}-usual", algorithm, {})
-        assert expected["run"]["patches"] > 10
-        for number, env in enumerate(found):
-            assert left(work, f"{algorithm}-{number}", algorithm, env) == expected, env
+    expected = left(work, "usual", {})
+    assert {patch["round"] is None for patch in expected["patches"]} == {True, False}
+    for number, env in enumerate(found):
+        assert left(work, f"other-{number}", env) == expected, env
 
 
 @pytest.mark.slow
@@ -89,8 +87,6 @@ def test_another_numpy(work: Work, tmp_path: Path) -> None:
         pytest.skip(f"numpy 2.0.2 cannot be had here: {done.stderr.strip()[:200]}")
     env = {"PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)])}
     assert host(**env)["numpy"] == "2.0.2" != host()["numpy"]
-    for algorithm in ALGORITHMS:
-        expected = left(work, f"{algorithm}-usual", algorithm, {})
-        for core in ("Nehalem", "Haswell"):
-            found = left(work, f"{algorithm}-{core}", algorithm, env | {"OPENBLAS_CORETYPE": core})
-            assert found == expected
+    expected = left(work, "usual", {})
+    for core in ("Nehalem", "Haswell"):
+        assert left(work, core, env | {"OPENBLAS_CORETYPE": core}) == expected
