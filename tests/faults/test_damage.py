@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from redcal_spark.engines import spark as engine
+from redcal_spark.engines.spark_scratch import Scratch
 from tests.e2e.test_resume import outcome
 from tests.e2e.work import Work, scores
 from tests.faults.conftest import Disk
@@ -95,9 +95,9 @@ def calm(lake: Lake) -> Any:
 
 def damage(monkeypatch: pytest.MonkeyPatch, lake: Lake, writes: set[int], how: Any) -> None:
     """After these writes of blocks, all files in scratch are spoiled."""
-    whole, count = engine.Scratch.write, 0
+    whole, count = Scratch.write, 0
 
-    def write(self: engine.Scratch, frame: Any) -> Any:
+    def write(self: Scratch, frame: Any) -> Any:
         nonlocal count
         back = whole(self, frame)
         count += 1
@@ -106,7 +106,7 @@ def damage(monkeypatch: pytest.MonkeyPatch, lake: Lake, writes: set[int], how: A
                 how(file)
         return back
 
-    monkeypatch.setattr(engine.Scratch, "write", write)
+    monkeypatch.setattr(Scratch, "write", write)
 
 
 def halve(file: Path) -> None:
