@@ -19,7 +19,14 @@ from tests import backends
 from tests.e2e.test_resume import outcome
 from tests.faults.cases import CASES, COMMAND, Case, Place, differences
 from tests.faults.network import Network, network
-from tests.faults.processes import ROOT, Driver, executors, stopped, wait_for_executors
+from tests.faults.processes import (
+    ROOT,
+    Driver,
+    executors,
+    fetch_jars,
+    stopped,
+    wait_for_executors,
+)
 
 Kind = Literal["executor", "worker", "driver", "network"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -74,8 +81,8 @@ class Told:
         ]
 
 
-class Cluster:
-    """A cluster whose parts are killed, and the driver that goes on."""
+class Site:
+    """A cluster whose parts are killed and come back, and its driver."""
 
     def __init__(self, found: backends.Cluster, net: Network, folder: Path):
         self._cluster = found
@@ -101,7 +108,7 @@ class Cluster:
             assert wait_for_executors(self._cluster), "the cluster did not come back"
 
     def strike(self, kill: Kill) -> Callable[[], None]:
-        """Returns what is to be done after the run; a cut is mended by `mend_when_due`."""
+        """Returns what ends it: a cut must be mended."""
         worker = self._cluster.workers[kill.worker]
         if kill.kind == "driver":
             self.driver.kill()
@@ -122,12 +129,13 @@ class Cluster:
 
 
 @contextmanager
-def started(folder: Path) -> Iterator[tuple[Cluster, str]]:
+def started(folder: Path) -> Iterator[tuple[Site, str]]:
+    fetch_jars()
     with ExitStack() as stack:
         net = stack.enter_context(network())
         options = [f"-Dspark.worker.timeout={WORKER_TIMEOUT}"]
         found = stack.enter_context(backends.cluster(folder, net.hosts, options))
-        made = Cluster(found, net, folder)
+        made = Site(found, net, folder)
         stack.enter_context(stopped(made.drivers))
         yield made, net.how
 
@@ -135,8 +143,8 @@ def started(folder: Path) -> Iterator[tuple[Cluster, str]]:
 class Trial:
     """Undisturbed runs first, then the others."""
 
-    def __init__(self, cluster: Cluster, place: Place, how: str, say: Callable[[str], None]):
-        self.cluster = cluster
+    def __init__(self, site: Site, place: Place, how: str, say: Callable[[str], None]):
+        self.site = site
         self.place = place
         self.told = Told(how)
         self.say = say
@@ -151,10 +159,10 @@ class Trial:
             self.place.forget(run)
             for _ in range(2):  # the first one waits for much to be loaded
                 run = self.place.prepare(case)
-                self.cluster.ready()
+                self.site.ready()
                 start = time.monotonic()
-                self.cluster.driver.ask(run, COMMAND)
-                ended = self.cluster.driver.code(PATIENCE)
+                self.site.driver.ask(run, COMMAND)
+                ended = self.site.driver.code(PATIENCE)
                 seconds = time.monotonic() - start
                 self._compare(f"undisturbed, {case.name}", run, ended, code, left)
             self._known[case.name] = code, left, seconds
@@ -165,16 +173,16 @@ class Trial:
         code, left, usual = self.undisturbed(kill.case)
         while True:
             run = self.place.prepare(kill.case)
-            self.cluster.ready()
+            self.site.ready()
             start = time.monotonic()
-            self.cluster.driver.ask(run, COMMAND)
-            if self.cluster.driver.code(kill.moment * usual) is None:
+            self.site.driver.ask(run, COMMAND)
+            if self.site.driver.code(kill.moment * usual) is None:
                 break
             self.told.late += 1
             usual = time.monotonic() - start  # runs grow quicker as a session grows older
             self.place.forget(run)
         self.told.kills[kill.kind] += 1
-        ended, how = self._ended(kill, run, start, code)
+        ended, how = self._ended(kill, run, code)
         seconds = time.monotonic() - start
         self.told.lost += max(0.0, seconds - usual)
         what = f"{kill.kind} at {kill.moment:.2f} of {kill.case.name}"
@@ -183,12 +191,12 @@ class Trial:
         self._compare(what, run, ended, code, left)
         self.say(f"{what}: {how}, {seconds:.1f} s")
 
-    def _ended(self, kill: Kill, run: Path, start: float, code: int) -> tuple[int | None, str]:
+    def _ended(self, kill: Kill, run: Path, code: int) -> tuple[int | None, str]:
         """Strike and see the run through; if it dies or fails, the same command goes on with it."""
-        after = self.cluster.strike(kill)
+        after = self.site.strike(kill)
         try:
             if kill.kind == "driver":
-                self.cluster.restart_driver()
+                self.site.restart_driver()
                 ended = None
             else:
                 ended = self._wait(kill, after)
@@ -196,11 +204,15 @@ class Trial:
             after()
         if ended == code:
             return ended, "went through"
-        said = self.cluster.driver.said
+        if ended is None and kill.kind != "driver":
+            self.told.problems.append(f"{kill}: no end within {PATIENCE:.0f} s")
+            self.site.driver.kill()
+            self.site.restart_driver()
+        said = self.site.driver.said
         before = said.stat().st_size
-        self.cluster.ready()
-        self.cluster.driver.ask(run, COMMAND)
-        ended = self.cluster.driver.code(PATIENCE)
+        self.site.ready()
+        self.site.driver.ask(run, COMMAND)
+        ended = self.site.driver.code(PATIENCE)
         told = said.read_bytes()[before:]
         resumed = b"going on with run" in told and b": 0 patches" not in told
         self.told.resumed += resumed
@@ -209,11 +221,11 @@ class Trial:
 
     def _wait(self, kill: Kill, after: Callable[[], None]) -> int | None:
         if kill.kind == "network":
-            ended = self.cluster.driver.code(kill.cut)
+            ended = self.site.driver.code(kill.cut)
             if ended is not None:
                 return ended
             after()
-        return self.cluster.driver.code(PATIENCE)
+        return self.site.driver.code(PATIENCE)
 
     def _compare(
         self, what: str, run: Path, code: int | None, expected: int, left: dict[str, Any]
@@ -224,7 +236,7 @@ class Trial:
             wrong = [f"other {name}" for name in differences(run, left)]
         wrong += [f"left behind: {name}" for name in self.place.left()]
         if wrong:
-            said = self.cluster.driver.said.read_text(errors="replace")[-2_000:]
+            said = self.site.driver.said.read_text(errors="replace")[-2_000:]
             self.told.problems.append(f"{what}: {'; '.join(wrong)} ({run})\n{said}")
             self.say(f"WRONG {self.told.problems[-1]}")
         else:
@@ -247,9 +259,9 @@ def locally(run: Path) -> int:
 def explore(kills: Sequence[Kill], folder: Path, say: Callable[[str], None]) -> Told:
     """Kill after kill, each in a run of its own."""
     place = Place(folder)
-    with started(folder) as (cluster, how):
+    with started(folder) as (site, how):
         say(f"the network: {how}")
-        trial = Trial(cluster, place, how, say)
+        trial = Trial(site, place, how, say)
         for kill in kills:
             trial.disturbed(kill)
         return trial.told

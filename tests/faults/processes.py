@@ -33,9 +33,7 @@ class Driver:
                 | {
                     "PYTHONPATH": str(ROOT),
                     "SPARK_LOCAL_IP": host.address,
-                    "TMPDIR": str(folder),
-                    # Delta's jars are fetched by the first session of a machine: see `jars`
-                    "PYSPARK_PYTHON": str(cluster.python),
+                    "TMPDIR": str(folder),  # who is killed cannot tidy up
                 },
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -84,6 +82,14 @@ class Driver:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(30)
         self.kill()
+
+
+def fetch_jars() -> None:
+    """Delta's, unless this user has them: a network namespace leads nowhere."""
+    if not any(Path.home().glob(".ivy2*/jars/io.delta_delta-spark_*.jar")):
+        script = "from redcal_spark.session import local_session; local_session().stop()"
+        env = os.environ | {"PYTHONPATH": str(ROOT)}
+        subprocess.run([sys.executable, "-c", script], env=env, check=True, timeout=300)
 
 
 @contextmanager
