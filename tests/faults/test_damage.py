@@ -93,6 +93,12 @@ def calm(lake: Lake) -> Any:
     return outcome("calm")
 
 
+def result(folder: str = ".") -> Any:
+    """What a run left, whether or not it had to scan twice for it."""
+    found = outcome(folder)
+    return found | {"metrics": [m for m in found["metrics"] if m["name"] != "rows_scanned"]}
+
+
 def damage(monkeypatch: pytest.MonkeyPatch, lake: Lake, writes: set[int], how: Any) -> None:
     """After these writes of blocks, all files in scratch are spoiled."""
     whole, count = Scratch.write, 0
@@ -126,12 +132,12 @@ def halve(file: Path) -> None:
 def test_damaged_scratch_is_made_anew(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, write: int, how: Callable[[Path], None]
 ) -> None:
-    expected = calm(lake)
+    calm(lake)
     damage(monkeypatch, lake, {write}, how)
     told = lake.redcal("run")
     assert told.code == 0, told.err
     assert "scores is scanned anew" in told.err
-    assert outcome() == expected
+    assert result() == result("calm")
 
 
 def test_scratch_that_is_damaged_twice(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
