@@ -35,6 +35,13 @@ def of_a_disk(err: Exception) -> str | None:
     return next((words for words in OF_DISKS if words in str(err)), None)
 
 
+def of_a_worker(err: Exception) -> str | None:
+    """What was raised in a worker's Python, the last line of its traceback."""
+    _, found, after = str(err).partition("Traceback (most recent call last):\n")
+    lines = (line for line in after.splitlines() if line[:1].strip())
+    return next(lines, None) if found else None
+
+
 @contextmanager
 def over_scratch(place: str, run: str, *, from_input: bool = False) -> Iterator[None]:
     """Errors of a job over blocks. run: the name of the scratch, which is part of its paths.
@@ -51,4 +58,5 @@ def over_scratch(place: str, run: str, *, from_input: bool = False) -> Iterator[
             raise ScratchError(f"{place}: {DAMAGED}") from err
         if run in str(err) and any(word in str(err) for word in UNREADABLE):
             raise ScratchError(f"{place}: blocks cannot be read: {told(err)}") from err
-        raise RunError(f"engine.scratch: a job over blocks in {place} failed: {told(err)}") from err
+        why = " ".join(filter(None, (told(err), of_a_worker(err))))
+        raise RunError(f"engine.scratch: a job over blocks in {place} failed: {why}") from err
