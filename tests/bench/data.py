@@ -46,7 +46,7 @@ def sharp_block(rows: int, d: int, seed: int = 1) -> Block:
     views = [
         _softmax(1.6 * (truth + rng.standard_normal((rows, d), dtype=np.float32))) for _ in range(2)
     ]
-    return _on_grid(_labels(_softmax(truth), rng), *views)
+    return _on_grid(drawn_labels(_softmax(truth), rng), *views)
 
 
 def write_parquet(
@@ -61,8 +61,16 @@ def write_parquet(
     tilt: float = 0.05,
 ) -> None:
     """Stream rows to a file: id, label, scores_a and scores_b, a few row groups in memory."""
-    number = pa.float32() if float32 else pa.float64()
-    schema = pa.schema(
+    schema = table_schema(pa.float32() if float32 else pa.float64())
+    groups = [(start, min(ROW_GROUP, rows - start)) for start in range(0, rows, ROW_GROUP)]
+    with pq.ParquetWriter(path, schema, compression=codec, use_dictionary=False) as file:
+        for batch in ordered(partial(_batch, schema, d, seed, noise, tilt), groups):
+            file.write_batch(batch)
+
+
+def table_schema(number: pa.DataType) -> pa.Schema:
+    """The columns of every table: scores are lists of `number`."""
+    return pa.schema(
         {
             "id": pa.int64(),
             "label": pa.int32(),
@@ -70,10 +78,6 @@ def write_parquet(
             "scores_b": pa.list_(number),
         }
     )
-    groups = [(start, min(ROW_GROUP, rows - start)) for start in range(0, rows, ROW_GROUP)]
-    with pq.ParquetWriter(path, schema, compression=codec, use_dictionary=False) as file:
-        for batch in ordered(partial(_batch, schema, d, seed, noise, tilt), groups):
-            file.write_batch(batch)
 
 
 def _batch(
@@ -81,13 +85,23 @@ def _batch(
 ) -> pa.RecordBatch:
     start, rows = group
     label, one, two = _draw(rows, d, (seed, start), noise, tilt)
-    arrays = [pa.array(np.arange(start, start + rows)), pa.array(label)]
-    for place, scores in ((2, one), (3, two)):
-        # divided in float64, for all bits of a real score are in use
-        wide = scores.astype(schema.field(place).type.value_type.to_pandas_dtype())
-        wide /= wide.sum(axis=1, keepdims=True)
+    number = schema.field("scores_a").type.value_type.to_pandas_dtype()
+    # divided in float64, for all bits of a real score are in use
+    wide = [scores.astype(number) for scores in (one, two)]
+    for scores in wide:
+        scores /= scores.sum(axis=1, keepdims=True)
+    return as_batch(schema, start, label, *wide)
+
+
+def as_batch(
+    schema: pa.Schema, start: int, label: npt.NDArray[np.int32], one: Any, two: Any
+) -> pa.RecordBatch:
+    """Rows whose ids count from `start`, without copying their scores."""
+    arrays = [pa.array(np.arange(start, start + len(label))), pa.array(label)]
+    for scores in (one, two):
+        rows, d = scores.shape
         offsets = pa.array(np.arange(0, (rows + 1) * d, d, dtype=np.int32))
-        arrays.append(pa.ListArray.from_arrays(offsets, pa.array(wide.reshape(-1))))
+        arrays.append(pa.ListArray.from_arrays(offsets, pa.array(scores.reshape(-1))))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -108,10 +122,11 @@ def _draw(
         view *= truth ** np.float32(1 + sign * tilt)
         view /= view.sum(axis=1, keepdims=True)
         views.append(view)
-    return _labels(truth, rng), views[0], views[1]
+    return drawn_labels(truth, rng), views[0], views[1]
 
 
-def _labels(truth: Single, rng: np.random.Generator) -> npt.NDArray[np.int32]:
+def drawn_labels(truth: Single, rng: np.random.Generator) -> npt.NDArray[np.int32]:
+    """A class for every row, drawn from its probabilities."""
     bar = rng.random(len(truth), dtype=np.float32)
     label = np.zeros(len(truth), np.int32)
     reached = np.zeros(len(truth), np.float32)

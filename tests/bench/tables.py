@@ -6,7 +6,6 @@ All cores are used, by us and by pyarrow. Data is made in a temporary folder and
 from __future__ import annotations
 
 import json
-import resource
 import shutil
 import subprocess
 import sys
@@ -23,12 +22,14 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable, write_deltalake
 
 from redcal_spark.config_file import config_from_tree
+from redcal_spark.losses import LossFamily
 from redcal_spark.pair import ReconciledPair
 from redcal_spark.runs import Job
 from redcal_spark.store.deltars import DeltaRsStore
 from redcal_spark.tables import BATCH
-from redcal_spark.work import InMemory, Scanned
+from redcal_spark.work import InMemory, Scanned, Work
 from tests.bench import data
+from tests.bench.memory import peak_bytes
 from tests.bench.timing import Ratio, Result, best
 
 CLASSES = ACTIONS = 10
@@ -68,9 +69,15 @@ def scores(rows: int, noise: float, tilt: float) -> str:
     return str(path)
 
 
-def job(table: str, target: Path, **parameters: Any) -> Job:
-    """The job that the command line would make of a configuration file."""
-    costs = data.losses(1, CLASSES, ACTIONS)[0].costs
+def job(
+    table: str,
+    target: Path,
+    losses: LossFamily | None = None,
+    work: Work | None = None,
+    **parameters: Any,
+) -> Job:
+    """The job that the command line would make of a configuration file; in memory unless said."""
+    losses = losses or data.losses(1, CLASSES, ACTIONS)
     config = config_from_tree(
         {
             "input": {
@@ -80,12 +87,14 @@ def job(table: str, target: Path, **parameters: Any) -> Job:
                 "model_1": "scores_a",
                 "model_2": "scores_b",
             },
-            "losses": {"loss": {"costs": [list(row) for row in costs]}},
+            "losses": {
+                loss.name: {"costs": [list(row) for row in loss.costs]} for loss in losses.losses
+            },
             "reconcile": {"alpha": ALPHA, "eta": ETA} | parameters,
             "output": {"table": str(target)},
         }
     )
-    return Job(config, InMemory(DeltaRsStore()))
+    return Job(config, work or InMemory(DeltaRsStore()))
 
 
 # --- bare reading and writing -------------------------------------------------------------------
@@ -104,8 +113,15 @@ def read_by_file(table: str, columns: list[str]) -> int:
 
 
 def batches_of(table: str, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
-    with pq.ParquetFile(table) as file:
-        yield from file.iter_batches(BATCH, columns=columns)
+    """Of a file, or of the files of a folder."""
+    for path in files_of(table):
+        with pq.ParquetFile(path) as file:
+            yield from file.iter_batches(BATCH, columns=columns)
+
+
+def files_of(table: str) -> list[Path]:
+    path = Path(table)
+    return sorted(path.glob("*.parquet")) if path.is_dir() else [path]
 
 
 READERS: dict[str, Callable[[str, list[str]], int]] = {
@@ -159,25 +175,14 @@ def apply(sizes: Sizes) -> Result:
     pair = _pair(table)
     ours, bare = folder / "apply" / "rows", folder / "bare"
     job(table, ours).apply(pair)
-    output = folder / "output.parquet"  # the same columns, in the form of the input
-    _copy(ours, output)
+    output = folder / "output.parquet"
+    copy(ours, output)
 
     def run() -> None:
         shutil.rmtree(ours.parent, ignore_errors=True)
         job(table, ours).apply(pair)
 
-    def streamed() -> None:
-        with pq.ParquetFile(output) as file:
-            schema = file.schema_arrow
-            write(bare, pa.RecordBatchReader.from_batches(schema, batches_of(str(output), None)))
-
-    def scanned() -> None:
-        write(bare, ds.dataset(output).scanner().to_reader())
-
-    def whole() -> None:
-        write(bare, pq.read_table(output).to_reader())
-
-    ways = {"streamed": streamed, "scanned": scanned, "whole": whole}
+    ways = copies(output, bare)
     times = best(ways | {"apply": run}, sizes.repeats)
     quickest = min(ways, key=lambda name: times[name])
     what = f"apply: {sizes.rows:,} rows, {len(pair.log)} patches, against a bare read and write"
@@ -194,13 +199,30 @@ def apply(sizes: Sizes) -> Result:
     )
 
 
+def copies(output: Path, bare: Path) -> dict[str, Callable[[], None]]:
+    """Ways to read a Parquet file and write what it has by delta-rs."""
+
+    def streamed() -> None:
+        schema = pq.read_schema(output)
+        write(bare, pa.RecordBatchReader.from_batches(schema, batches_of(str(output), None)))
+
+    def scanned() -> None:
+        write(bare, ds.dataset(output).scanner().to_reader())
+
+    def whole() -> None:
+        write(bare, pq.read_table(output).to_reader())
+
+    return {"streamed": streamed, "scanned": scanned, "whole": whole}
+
+
 def _pair(table: str) -> ReconciledPair:
     outcome = job(table, _folder() / "pair" / "rows", max_steps=MOST_PATCHES).fit()
     assert outcome.pair is not None
     return outcome.pair
 
 
-def _copy(source: Path, target: Path) -> None:
+def copy(source: Path, target: Path) -> None:
+    """A Delta table's rows as one Parquet file, in the form of the input."""
     found = DeltaTable(str(source)).to_pyarrow_dataset()
     with pq.ParquetWriter(target, found.schema, compression="zstd") as file:
         for batch in found.to_batches(batch_size=data.ROW_GROUP, fragment_readahead=1):
@@ -231,22 +253,23 @@ def memory(sizes: Sizes) -> Result:
 
 def peak_of_fit(table: str, target: str) -> tuple[int, int]:
     """Bytes of this process at its peak after a fit, and of the active rows."""
-    work, kept = job(table, Path(target)), []
-    scan = work.scan
-
-    def remembered() -> Scanned:
-        kept.append(scan())
-        return kept[0]
-
-    work.scan = remembered  # type: ignore[method-assign]
+    work = job(table, Path(target))
+    active = active_bytes(work)
     work.fit()
-    active = sum(block.nbytes for block in kept[0].gathered.fit.active)
-    try:  # getrusage would count what the parent held before it became this process
-        status = Path("/proc/self/status").read_text(encoding="ascii")
-        peak = int(status.split("VmHWM:")[1].split()[0])
-    except OSError:
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return 1_024 * peak, active
+    return peak_bytes(), sum(active)
+
+
+def active_bytes(work: Job) -> list[int]:
+    """Filled by the job's scan: the bytes of the active rows that it kept in memory."""
+    scan, found = work.scan, []
+
+    def counted() -> Scanned:
+        scanned = scan()
+        found.append(sum(block.nbytes for block in scanned.gathered.fit.active))
+        return scanned
+
+    work.scan = counted  # type: ignore[method-assign]
+    return found
 
 
 MEASUREMENTS: dict[str, Callable[[Sizes], Result]] = {

@@ -1,0 +1,136 @@
+"""What `make bench-scale` measures, in the order of importance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from tests.bench.scale_data import Rows
+
+Kind = Literal["fit", "apply", "worst", "driver"]
+Engine = Literal["local", "spark"]
+
+ALPHA = 1e-4
+MOST_PATCHES = 200  # of a fit; more would measure more of the same
+WORST_STEPS = 40
+
+
+@dataclass(frozen=True)
+class Case:
+    """One measurement, in a process of its own. `series` says which table of results it is for."""
+
+    kind: Kind
+    engine: Engine
+    rows: Rows
+    count: int
+    repeats: int = 1
+    losses: int = 1
+    series: str = ""
+
+    @property
+    def name(self) -> str:
+        rows, many = self.rows, f"{self.losses} losses" if self.losses > 1 else "1 loss"
+        return (
+            f"{self.kind} {self.engine} {self.count:,} rows, d = {rows.classes}, "
+            f"K = {rows.actions}, {many}, {rows.disagreement:.0%} disagree"
+        )
+
+    @property
+    def table(self) -> str | None:
+        """The folder of its table; tables with the same rows are the same."""
+        if self.kind == "driver":
+            return None
+        told = {**asdict(self.rows), "rows": self.count}
+        return "_".join(f"{name}-{value}" for name, value in told.items())
+
+    @classmethod
+    def from_json(cls, told: dict[str, Any]) -> Case:
+        return cls(**told | {"rows": Rows(**told["rows"])})
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Of the fit: such that there are some rounds, and about the same at every size.
+
+        beta: `auto` would be finer for more rows and so ask for more patches; here it is fixed, at
+        what it is for a million.
+        """
+        eta = self.rows.disagreement / (4 * self.rows.actions)
+        beta = float(f"{(eta / 4e6) ** 0.5:.2g}")
+        given: dict[str, Any] = {"alpha": ALPHA, "eta": eta, "beta": beta}
+        if self.kind == "worst":
+            calibration = {"algorithm": "dc_then_redcal", "beta": 1e-7, "max_steps": WORST_STEPS}
+            return given | calibration
+        return given | {"max_steps": MOST_PATCHES}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    fits: tuple[tuple[int, int], ...] = ((1_000_000, 3), (10_000_000, 2), (100_000_000, 1))
+    applied: tuple[tuple[int, int], ...] = ((1_000_000, 3), (10_000_000, 1))
+    worst: tuple[int, ...] = (10_000_000, 1_000_000)
+    score_bytes: int = 10**9  # of tables that differ in d
+    many: int = 4_000_000  # rows of tables that differ in disagreement or K
+    few: int = 1_000_000  # rows where losses differ
+    repeats: int = 2
+    losses: tuple[int, ...] = (1, 10, 100)
+    classes: tuple[int, ...] = (2, 10, 100, 1_000)
+
+
+FULL = Sizes()
+QUICK = Sizes(
+    fits=((20_000, 1), (40_000, 1), (80_000, 1)),
+    applied=((20_000, 1), (40_000, 1)),
+    worst=(40_000, 20_000),
+    score_bytes=4 * 10**6,
+    many=40_000,
+    few=20_000,
+    repeats=1,
+    losses=(1, 3),
+    classes=(2, 10, 100),
+)
+
+BASE = Rows()
+
+
+def plan(sizes: Sizes) -> list[Case]:
+    """A case that serves two tables of results is measured once, for the first."""
+    cases = [*_rows(sizes), *_worst(sizes), *_applied(sizes), *_series(sizes)]
+    return list({case.name: case for case in reversed(cases)}.values())[::-1]
+
+
+def _rows(sizes: Sizes) -> Iterator[Case]:
+    for count, repeats in sizes.fits:
+        for engine in ("local", "spark"):
+            yield Case("fit", engine, BASE, count, repeats, series="rows")  # type: ignore[arg-type]
+
+
+def _worst(sizes: Sizes) -> Iterator[Case]:
+    yield Case("driver", "spark", BASE, 0, 3, series="driver")
+    for count in sizes.worst:
+        yield Case("worst", "spark", BASE, count, series="worst")
+
+
+def _applied(sizes: Sizes) -> Iterator[Case]:
+    for count, repeats in sizes.applied:
+        for engine in ("local", "spark"):
+            yield Case("apply", engine, BASE, count, repeats, series="apply")  # type: ignore[arg-type]
+
+
+def _series(sizes: Sizes) -> Iterator[Case]:
+    for d in sizes.classes:
+        rows = replace(BASE, classes=d)
+        count = sizes.score_bytes // rows.row_bytes
+        yield Case("fit", "local", rows, count, sizes.repeats, series="d")
+    for losses in sizes.losses:
+        yield Case("fit", "local", replace(BASE, seed=2), sizes.few, 1, losses, "losses")
+    for share in (0.01, 0.1, 0.5):
+        # models with errors more alike cannot disagree on half of the rows
+        rows = replace(BASE, disagreement=share, correlation=0.5)
+        yield Case("fit", "local", rows, sizes.many, sizes.repeats, series="disagreement")
+    for actions in (2, 10, 50):
+        rows = replace(BASE, actions=actions)
+        yield Case("fit", "local", rows, sizes.many, sizes.repeats, series="K")
