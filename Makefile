@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-faults lint types fuzz bench format lock licences audit-deps clean
+.PHONY: help demo test test-all test-faults lint types fuzz bench bench-scale format lock licences audit-deps clean
 
 # The first of these that is Python 3.11 or later and can make a venv; or say `make PYTHON=...`.
 CANDIDATES := python3.11 python3
@@ -44,6 +44,9 @@ fuzz: $(READY) ## hostile input: make fuzz CASES=20000 SEED=1
 
 bench: $(READY) ## measure speed
 	.venv/bin/python -m tests.bench
+
+bench-scale: $(READY) ## measure how cost grows; goes on where it stopped: SCALE=folder QUICK=1
+	.venv/bin/python -m tests.bench.scale $(or $(SCALE),bench_scale) $(if $(QUICK),--quick)
 
 format: $(READY) ## mend what ruff can mend
 	.venv/bin/ruff check --fix .

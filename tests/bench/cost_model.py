@@ -25,7 +25,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Line:
-    """seconds = latency + each * amount / cores. error: the mean relative one where it was fitted."""
+    """seconds = latency + each * amount / cores. error: the mean relative one of the fit."""
 
     latency: float
     each: float

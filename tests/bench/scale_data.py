@@ -209,7 +209,8 @@ def write_on_spark(spark: SparkSession, rows: Rows, count: int, folder: str) -> 
     rows.noise  # noqa: B018  travels with the rows, so that no worker looks for it
     ship_package(spark)
     for module in (data, sys.modules[BlockTask.__module__]):
-        cloudpickle.register_pickle_by_value(module)  # workers need not have the tests
+        # workers need not have the tests
+        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     blocks = rows.blocks(count)
     files = max(1, blocks * rows.block_rows * rows.classes // FILE_CELLS)
     numbers = spark.range(0, blocks, 1, numPartitions=min(blocks, files))

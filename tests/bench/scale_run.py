@@ -56,6 +56,11 @@ class Bench:
         with pq.ParquetFile(tables.files_of(self.table)[0]) as file:
             return file.read_row_group(0)
 
+    @property
+    def table_bytes(self) -> int:
+        """On disk."""
+        return sum(path.stat().st_size for path in tables.files_of(self.table))
+
     def warm(self) -> None:
         """Bring the table to where the system caches files, so that all find it there."""
         for path in tables.files_of(self.table):
@@ -101,7 +106,7 @@ def fit_here(bench: Bench) -> dict[str, Any]:
         runs.append((timed_outcome(job), job, active))
     (seconds, outcome), job, active = min(runs, key=lambda run: run[0][0])
     peak = peak_bytes()
-    small = sum(path.stat().st_size for path in tables.files_of(bench.table)) <= WHOLE_AT_MOST
+    small = bench.table_bytes <= WHOLE_AT_MOST
     readers = {name: read for name, read in tables.READERS.items() if small or name != "read_table"}
     bare = best(
         {name: lambda r=r: r(bench.table, tables.COLUMNS) for name, r in readers.items()},  # type: ignore[misc]
@@ -112,6 +117,7 @@ def fit_here(bench: Bench) -> dict[str, Any]:
         "bare": min(bare.values()),
         "readers": bare,
         "peaks": {"process": peak},
+        "table_bytes": bench.table_bytes,
         **fit_told(job, outcome, sum(active)),
     }
 
@@ -156,7 +162,7 @@ def fit_there(bench: Bench) -> dict[str, Any]:
             bare.append(timed(lambda: frame.write.format("noop").mode("overwrite").save()))
     (seconds, outcome), job = min(runs, key=lambda run: run[0][0])
     told = {"seconds": seconds, "bare": min(bare), "peaks": peaks, "cores": CORES}
-    return told | fit_told(job, outcome, scanned_bytes(job))
+    return told | {"table_bytes": bench.table_bytes} | fit_told(job, outcome, scanned_bytes(job))
 
 
 def scanned_bytes(job: Job) -> int:
@@ -257,11 +263,13 @@ def statistics(losses: int, actions: int, classes: int) -> dict[str, Any]:
     found = Totals.none(data.losses(losses, classes, actions), classes)
     packed = pack_changes([found])
 
-    def add() -> None:
-        sum(unpack_changes(packed), start=found)
-
     repeats = 20
-    seconds = best({"add": lambda: [add() for _ in range(repeats)]}, 3)["add"] / repeats
+
+    def add() -> None:
+        for _ in range(repeats):
+            sum(unpack_changes(packed), start=found)
+
+    seconds = best({"add": add}, 3)["add"] / repeats
     told = {"losses": losses, "actions": actions, "classes": classes}
     return told | {"bytes": len(packed), "seconds": seconds}
 
