@@ -265,3 +265,65 @@ def test_a_fit_by_hand() -> None:
     assert model.fit_seconds(rows, 1, roomy) == pytest.approx(scan + over_active)
     slow = CostModel(model.scan, model.passes, model.judge, task=7.0, job=100.0)
     assert slow.fit_seconds(rows, 1, roomy) == pytest.approx(scan + over_active + 2 * 107)
+
+
+def spark_results() -> list[scale_tell.Found]:
+    """Made up: a scan takes 2 s + 4 core-seconds a million rows, a pass .5 s + 20 a GB, judging 8
+    core-seconds a million active rows; 84 bytes a row, a tenth active, one round."""
+
+    def told(rows: int, share: float, **more: Any) -> dict[str, Any]:
+        active = round(rows * share)
+        size = active * 84
+        passes = [{"name": "events", "rows": active, "bytes": size, "seconds": 0.5 + 1e-8 * size}]
+        phases = {"scan": 2 + 2e-6 * rows, "fit": 9.0, "judge": 4e-6 * active}
+        counters = {"scratch_bytes": 3 * size}
+        return {
+            "cores": 2, "seconds": 60.0, "bare": 20.0, "phases": phases, "passes": passes,
+            "active_bytes": size, "counters": counters, "patches": 5, "table_bytes": 80 * rows,
+            "rounds": [[rows // 50, 4]], "touched": rows, "peaks": {"driver": 2**28}, **more,
+        }  # fmt: skip
+
+    rows = Rows()
+    family = {"losses": 1, "actions": 10, "classes": 10, "bytes": 5_000, "seconds": 1e-4}
+    return [
+        *(
+            scale_tell.Found(Case("fit", "spark", rows, n, series="rows"), told(n, 0.1))
+            for n in (10**7, 10**8)
+        ),
+        *(
+            scale_tell.Found(Case("worst", "spark", rows, n, series="worst"), told(n, 1.0))
+            for n in (10**6, 10**7)
+        ),
+        scale_tell.Found(
+            Case("driver", "spark", rows, 0, series="driver"),
+            {"cores": 2, "task_seconds": 0.001, "statistics": [family]},
+        ),
+    ]
+
+
+def test_the_minutes_of_a_cluster() -> None:
+    found = spark_results()
+    model = scale_tell.model_of(found)
+    assert model is not None
+    assert model.scan.each == pytest.approx(4e-6)
+    assert model.passes.latency == pytest.approx(0.5)
+    assert model.passes.each == pytest.approx(2e-8)
+    assert model.judge.each == pytest.approx(8e-6)
+    # a billion rows on 100 cores: 80 GB in 597 tasks; 8.4 GB active in 100; an event of 1.68 GB
+    scan = 1 + 2 + 4e-6 * 1e9 / 100 + 0.597
+    over_active = 1 + 0.5 + 2e-8 * 8.4e9 / 100 + 0.1
+    over_event = 1 + 0.5 + 2e-8 * 1.68e9 / 100 + 0.1
+    minutes = (scan + 2 * over_active + 5 * over_event + 1 + 8e-6 * 1e8 / 100) / 60
+    text = scale_tell.markdown(found)
+    (line,) = [x for x in text.splitlines() if x.startswith("| 1,000,000,000 |")]
+    assert line.split(" | ")[3] == f"{minutes:,.1f}"
+    assert "10,000,000 rows, 5 patches: 60 s in all; 0.84 GB of packed rows, 2.52 GB" in text
+
+
+def test_a_ratio_that_grows_is_told() -> None:
+    small, large, *_ = spark_results()
+    large.told["seconds"] = 100.0
+    text = scale_tell.markdown([small, large])
+    assert "| 5.00x | 1.67x, at most 1.2x: **missed** |" in text
+    large.told["seconds"] = 72.0
+    assert "| 3.60x | 1.20x |" in scale_tell.markdown([small, large])
