@@ -216,7 +216,8 @@ def passes_of(found: Iterable[Found]) -> list[Measured]:
 def model_of(found: Sequence[Found]) -> CostModel | None:
     fits = [f for f in of(found, "rows") if f.case.engine == "spark"]
     far = [f for f in [*fits, *of(found, "worst")] if _spread(f)]
-    tasks = [f.told["task_seconds"] for f in of(found, "driver")]
+    driver = [f.told for f in of(found, "driver")]
+    tasks = [told["task_seconds"] + told["statistics"][0]["seconds"] for told in driver]
     passes = passes_of(found)
     if not (fits and far and tasks and passes):
         return None

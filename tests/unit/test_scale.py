@@ -284,7 +284,7 @@ def spark_results() -> list[scale_tell.Found]:
         }  # fmt: skip
 
     rows = Rows()
-    family = {"losses": 1, "actions": 10, "classes": 10, "bytes": 5_000, "seconds": 1e-4}
+    family = {"losses": 1, "actions": 10, "classes": 10, "bytes": 5_000, "seconds": 2e-4}
     return [
         *(
             scale_tell.Found(Case("fit", "spark", rows, n, series="rows"), told(n, 0.1))
@@ -296,7 +296,7 @@ def spark_results() -> list[scale_tell.Found]:
         ),
         scale_tell.Found(
             Case("driver", "spark", rows, 0, series="driver"),
-            {"cores": 2, "task_seconds": 0.001, "statistics": [family]},
+            {"cores": 2, "task_seconds": 0.0008, "statistics": [family]},
         ),
     ]
 
