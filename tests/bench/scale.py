@@ -23,6 +23,7 @@ from tests.bench.scale_tell import Found, markdown, write_chart
 from tests.bench.timing import machine
 
 ROOT = Path(__file__).parents[2]
+SERIES = list(dict.fromkeys(case.series for case in plan(FULL)))
 MOST_SECONDS = 1_800  # of one measurement; it hangs otherwise
 
 Measure = Callable[[Case, Path], dict[str, Any]]
@@ -118,13 +119,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("folder", nargs="?", default="bench_scale", help="%(default)s")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: does it run at all?")
     parser.add_argument("--markdown", action="store_true", help="only tell what is there")
+    parser.add_argument("--only", nargs="+", choices=SERIES, default=SERIES, help="%(choices)s")
     given = parser.parse_args(arguments)
     folder = Path(given.folder).absolute() / ("quick" if given.quick else "full")
     folder.mkdir(parents=True, exist_ok=True)
     cases, failed = plan(QUICK if given.quick else FULL), []
     if not given.markdown:
         tell(machine())
-        failed = measure_all(cases, folder)
+        failed = measure_all([case for case in cases if case.series in given.only], folder)
     results = Results(folder / "results.jsonl")
     found = results.found(cases)
     if given.quick:
