@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
@@ -22,6 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from redcal_spark.errors import GridWarning
 from redcal_spark.parallel import ordered
 from tests.bench import data
 from tests.bench.data import Single
@@ -126,7 +128,9 @@ def calibrated(rows: Rows) -> float:
     """The noise with which the models disagree as often as asked, on a sample: to 3 digits."""
     count = max(1_024, min(SAMPLE_ROWS, SAMPLE_CELLS // rows.classes))
     sample = _draw(rows, SAMPLE, count)
-    costs = np.array(data.losses(1, rows.classes, rows.actions)[0].costs, np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GridWarning)  # of thousands of random costs two are alike
+        costs = np.array(data.losses(1, rows.classes, rows.actions)[0].costs, np.float32)
 
     def rate(noise: float) -> float:
         one, two = (best_actions(view(sample.truth, e, noise), costs) for e in sample.errors)
