@@ -208,7 +208,7 @@ def write_on_spark(spark: SparkSession, rows: Rows, count: int, folder: str) -> 
     """The same rows by Spark: a file a task."""
     from pyspark import cloudpickle
 
-    from redcal_spark.engines.spark import ship_package
+    from redcal_spark.engines.spark_package import ship_package
 
     rows.noise  # noqa: B018  travels with the rows, so that no worker looks for it
     ship_package(spark)

@@ -130,7 +130,7 @@ def timed_outcome(job: Job) -> tuple[float, Outcome]:
 @contextlib.contextmanager
 def on_spark(bench: Bench) -> Iterator[tuple[SparkSession, Callable[[int | None], Work]]]:
     """A session, warmed up by a fit of a few rows, and what makes the work of a job."""
-    from redcal_spark.engines.spark import DRIVER_BUDGET
+    from redcal_spark.engines.spark_scan import DRIVER_BUDGET
     from redcal_spark.session import local_session
     from redcal_spark.store.spark_work import OnSpark
 
