@@ -13,8 +13,9 @@ import shutil
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,8 +26,7 @@ import pyarrow.parquet as pq
 
 from redcal_spark.errors import GridWarning
 from redcal_spark.parallel import ordered
-from tests.bench import data
-from tests.bench.data import Single
+from tests.bench.data import Single, as_batch, drawn_labels, losses, table_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,7 +36,7 @@ FILE_CELLS = 1 << 25  # of a file: 256 MB of scores
 SAMPLE_CELLS, SAMPLE_ROWS = 1 << 23, 1 << 16  # that the noise is chosen on
 SAMPLE = 1 << 40  # the number of the sample's block, which no table has
 MOST_NOISE = 64.0
-SCHEMA = data.table_schema(pa.float32())
+SCHEMA = table_schema(pa.float32())
 DDL = "id bigint, label int, scores_a array<float>, scores_b array<float>"
 
 
@@ -79,19 +79,39 @@ class Rows:
     def blocks(self, rows: int) -> int:
         return -(-rows // self.block_rows)
 
-    @cached_property
-    def noise(self) -> float:
-        """How loud the errors must be; looked for once."""
-        return calibrated(self)
 
-    def block(self, number: int, rows: int) -> pa.RecordBatch:
-        """The rows of a block that are among the first `rows` of the table."""
-        drawn = _draw(self, number, self.block_rows)
+@dataclass(frozen=True)
+class Blocks:
+    """Makes the blocks of a table by their numbers: here, or on a worker by `mapInArrow`.
+
+    noise: how loud the errors are.
+    """
+
+    rows: Rows
+    count: int
+    noise: float
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield self.block(number)
+
+    def block(self, number: int) -> pa.RecordBatch:
+        """Drawn as a whole, and cut where the table ends."""
+        height = self.rows.block_rows
+        drawn = _draw(self.rows, number, height)
         one, two = (view(drawn.truth, error, self.noise) for error in drawn.errors)
-        label = data.drawn_labels(drawn.truth, drawn.rng)
-        start = number * self.block_rows
-        kept = min(self.block_rows, rows - start)
-        return data.as_batch(SCHEMA, start, label[:kept], one[:kept], two[:kept])
+        label = drawn_labels(drawn.truth, drawn.rng)
+        start = number * height
+        kept = min(height, self.count - start)
+        return as_batch(SCHEMA, start, label[:kept], one[:kept], two[:kept])
+
+    def group(self, numbers: Sequence[int]) -> pa.Table:
+        return pa.Table.from_batches([self.block(number) for number in numbers], SCHEMA)
+
+
+def blocks_of(rows: Rows, count: int) -> Blocks:
+    return Blocks(rows, count, calibrated(rows))
 
 
 def _draw(rows: Rows, number: int, count: int) -> Drawn:
@@ -130,7 +150,7 @@ def calibrated(rows: Rows) -> float:
     sample = _draw(rows, SAMPLE, count)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GridWarning)  # of thousands of random costs two are alike
-        costs = np.array(data.losses(1, rows.classes, rows.actions)[0].costs, np.float32)
+        costs = np.array(losses(1, rows.classes, rows.actions)[0].costs, np.float32)
 
     def rate(noise: float) -> float:
         one, two = (best_actions(view(sample.truth, e, noise), costs) for e in sample.errors)
@@ -164,13 +184,12 @@ def pieces(rows: Rows, count: int, group: int = 2) -> Iterator[list[int]]:
 
 def write(rows: Rows, count: int, folder: Path, group: int = 2) -> None:
     """A folder of Parquet files, a few row groups in memory. It is there whole, or not at all."""
-    rows.noise  # noqa: B018  looked for before threads ask for it
     part = folder.with_name(folder.name + ".part")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
     per_file = max(1, FILE_CELLS // (rows.classes * rows.block_rows * group))
     file: pq.ParquetWriter | None = None
-    made = ordered(partial(_group, rows, count), pieces(rows, count, group))
+    made = ordered(blocks_of(rows, count).group, pieces(rows, count, group))
     try:
         for number, found in enumerate(made):
             if number % per_file == 0:
@@ -187,39 +206,33 @@ def write(rows: Rows, count: int, folder: Path, group: int = 2) -> None:
     part.rename(folder)
 
 
-def _group(rows: Rows, count: int, numbers: Sequence[int]) -> pa.Table:
-    return pa.Table.from_batches([rows.block(number, count) for number in numbers], SCHEMA)
-
-
-@dataclass(frozen=True)
-class BlockTask:
-    """Makes blocks of their numbers: for `mapInArrow`."""
-
-    rows: Rows
-    count: int
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield self.rows.block(number, self.count)
-
-
 def write_on_spark(spark: SparkSession, rows: Rows, count: int, folder: str) -> None:
     """The same rows by Spark: a file a task."""
-    from pyspark import cloudpickle
-
     from redcal_spark.engines.spark_package import ship_package
 
-    rows.noise  # noqa: B018  travels with the rows, so that no worker looks for it
+    made = blocks_of(rows, count)
     ship_package(spark)
-    for module in (data, sys.modules[BlockTask.__module__]):
-        # workers need not have the tests
-        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     blocks = rows.blocks(count)
     files = max(1, blocks * rows.block_rows * rows.classes // FILE_CELLS)
     numbers = spark.range(0, blocks, 1, numPartitions=min(blocks, files))
-    frame = numbers.mapInArrow(BlockTask(rows, count), DDL)
-    frame.write.mode("overwrite").option("compression", "zstd").parquet(folder)
+    with by_value():
+        frame = numbers.mapInArrow(made, DDL)
+        frame.write.mode("overwrite").option("compression", "zstd").parquet(folder)
+
+
+@contextmanager
+def by_value() -> Iterator[None]:
+    """What is defined here travels as code, for workers have no folder of tests."""
+    from pyspark import cloudpickle
+
+    modules = [sys.modules[made.__module__] for made in (Blocks, as_batch)]
+    for module in modules:
+        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        for module in modules:
+            cloudpickle.unregister_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
 # --- the command ----------------------------------------------------------------------------------
@@ -237,7 +250,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = vars(parser.parse_args(arguments))
     rows = Rows(**{name: given[name] for name in fields})
     try:
-        noise = rows.noise
+        noise = calibrated(rows)
     except CannotDisagree as err:
         parser.error(str(err))
     print(f"{given['rows']:,} rows, noise {noise:g}", flush=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +17,7 @@ import pytest
 
 from tests.bench import data, scale, scale_data, scale_run, scale_tell
 from tests.bench.cost_model import CostModel, Line, Measured, Workload, fitted, tasks_of
-from tests.bench.scale_data import CannotDisagree, Rows, write
+from tests.bench.scale_data import CannotDisagree, Rows, blocks_of, by_value, write
 from tests.bench.scale_plan import FULL, QUICK, Case, plan
 from tests.bench.timing import seconds
 
@@ -59,8 +61,8 @@ def test_a_table_is_the_beginning_of_a_longer_one(tmp_path: Path) -> None:
 
 
 def test_blocks_differ_and_so_do_seeds() -> None:
-    one, two = (SMALL.block(number, 10**6).column("scores_a") for number in (0, 1))
-    other = replace(SMALL, seed=2).block(0, 10**6).column("scores_a")
+    one, two = (blocks_of(SMALL, 10**6).block(number).column("scores_a") for number in (0, 1))
+    other = blocks_of(replace(SMALL, seed=2), 10**6).block(0).column("scores_a")
     assert len(one) == SMALL.block_rows == 256
     assert one != two
     assert one != other
@@ -73,7 +75,7 @@ def test_the_rate_is_what_was_asked(share: float, correlation: float, actions: i
     """On other rows than the noise was chosen on, by plain float64."""
     rows = Rows(3, actions, share, correlation, seed=5)
     costs = np.array(data.losses(1, 3, actions)[0].costs)
-    table = pa.Table.from_batches([rows.block(number, 10**9) for number in range(200)])
+    table = blocks_of(rows, 10**9).group(range(200))
     one, two = ((scores(table, name) @ costs.T).argmin(axis=1) for name in ("scores_a", "scores_b"))
     measured = np.mean(one != two)
     # chance moves both the rows here and the sample; the noise has three digits
@@ -90,7 +92,7 @@ def test_errors_correlate_as_asked() -> None:
 
 
 def test_scores_are_probabilities_and_labels_follow_them() -> None:
-    table = pa.Table.from_batches([SMALL.block(number, 10**9) for number in range(40)])
+    table = blocks_of(SMALL, 10**9).group(range(40))
     one, label = scores(table, "scores_a"), table.column("label").to_numpy()
     np.testing.assert_allclose(one.sum(axis=1), 1, atol=1e-6)
     assert (one >= 0).all()
@@ -100,11 +102,33 @@ def test_scores_are_probabilities_and_labels_follow_them() -> None:
 
 def test_what_cannot_be_reached_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(CannotDisagree, match=r"at most .* not 50%; lower the correlation"):
-        _ = Rows(3, 2, 0.5, 0.95).noise
+        blocks_of(Rows(3, 2, 0.5, 0.95), 10)
     arguments = ["--rows", "10", "--classes", "3", "--actions", "2", "--disagreement", "0.5", "x"]
     with pytest.raises(SystemExit):
         scale_data.main(arguments)
     assert "lower the correlation" in capsys.readouterr().err
+
+
+def test_a_worker_needs_no_tests(tmp_path: Path) -> None:
+    """What Spark sends is enough for a process that cannot import this folder."""
+    from pyspark import cloudpickle
+
+    made = blocks_of(SMALL, 1_000)
+    with by_value():
+        sent = cloudpickle.dumps(made)  # type: ignore[no-untyped-call]
+    (tmp_path / "sent").write_bytes(sent)
+    script = (
+        "import sys; sys.modules['tests'] = None\n"
+        "import pickle, pyarrow as pa, pyspark.cloudpickle\n"
+        "made = pickle.load(open('sent', 'rb'))\n"
+        "numbers = pa.RecordBatch.from_arrays([pa.array([3, 0])], names=['id'])\n"
+        "table = pa.Table.from_batches(made([numbers]))\n"
+        "with pa.OSFile('made.arrow', 'wb') as f, pa.ipc.new_file(f, table.schema) as out:\n"
+        "    out.write_table(table)\n"
+    )
+    subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True)
+    with pa.OSFile(str(tmp_path / "made.arrow")) as file:
+        assert pa.ipc.open_file(file).read_all() == made.group([3, 0])
 
 
 def test_the_command_writes_a_table(tmp_path: Path) -> None:
