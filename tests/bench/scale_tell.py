@@ -276,8 +276,8 @@ def _assumptions(model: CostModel, work: Workload, found: Sequence[Found]) -> st
             f"from {len(passes_of(found))} passes",
             f"- the scan: {line(model.scan, 'million rows', 1e6)}",
             f"- judging: {line(model.judge, 'million active rows', 1e6)}",
-            f"- the driver: at most {seconds(model.task)} a task (here it shares the cores with the "
-            f"tasks); a cluster takes {model.job:g} s more to start a job than this machine "
+            f"- the driver: at most {seconds(model.task)} a task (it shares the cores here); "
+            f"a cluster takes {model.job:g} s more to start a job than this machine "
             "(assumed, not measured)",
             f"- {work.active:.1%} of the rows are active, {work.row_bytes} bytes each; "
             f"{len(work.rounds)} rounds with events of {events:.1%} of the rows in all and "
