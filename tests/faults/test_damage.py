@@ -81,6 +81,7 @@ def lake(
     assert list(Path(made.tree["engine"]["scratch"]).glob("*")) == []
 
 
+@pytest.mark.slow
 def test_a_file_of_the_input_is_cut_off_on_spark(lake: Lake) -> None:
     cut_off(lake, "delta")
 
@@ -124,7 +125,7 @@ def halve(file: Path) -> None:
     ("write", "how"),
     [
         (2, spoil),  # in the middle of the fit
-        (1, os.unlink),
+        pytest.param(1, os.unlink, marks=pytest.mark.slow),
         pytest.param(1, spoil, marks=pytest.mark.slow),
         pytest.param(2, halve, marks=pytest.mark.slow),
     ],
@@ -140,6 +141,7 @@ def test_damaged_scratch_is_made_anew(
     assert result() == result("calm")
 
 
+@pytest.mark.slow
 def test_scratch_that_is_damaged_twice(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = calm(lake)
     with monkeypatch.context() as patch:
@@ -150,6 +152,7 @@ def test_scratch_that_is_damaged_twice(lake: Lake, monkeypatch: pytest.MonkeyPat
     assert outcome() == expected
 
 
+@pytest.mark.slow
 def test_the_disk_of_scratch_is_full(lake: Lake, disk: Callable[[str], Disk]) -> None:
     """First there is no room for the scan, then none for what follows it."""
     expected = calm(lake)

@@ -129,14 +129,9 @@ def test_an_upstream_writer_changes_nothing(lake: Lake, monkeypatch: pytest.Monk
     assert DeltaTable("scores").version() == 4
 
 
+@pytest.mark.slow  # in every build a driver is killed inside a calibration
 @pytest.mark.parametrize(
-    "place",
-    [
-        "inside a calibration",
-        pytest.param("after the scan", marks=pytest.mark.slow),
-        pytest.param("before the rows", marks=pytest.mark.slow),
-        pytest.param("after the rows", marks=pytest.mark.slow),
-    ],
+    "place", ["inside a calibration", "after the scan", "before the rows", "after the rows"]
 )
 def test_a_failure_is_resumed(lake: Lake, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     from redcal_spark import progress
