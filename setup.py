@@ -20,7 +20,7 @@ BASE = [
 ]
 
 # A range, not a pin: a pin would replace the Spark that a platform brings along.
-SPARK = ["pyspark>=4.0.1,<4.3", "delta-spark>=4.0,<4.5"]
+SPARK = ["pyspark>=4.2,<4.3", "delta-spark>=4.4,<4.5"]  # the pair that the tests run on
 
 REPORT = ["matplotlib>=3.8", "jinja2>=3.1"]
 
