@@ -15,6 +15,7 @@ from deltalake.exceptions import DeltaError
 
 from redcal_spark.errors import RunError, UsageError
 from redcal_spark.store.base import Commit
+from redcal_spark.store.delta_errors import is_delta
 from redcal_spark.store.delta_tables import files_of, quoted
 from redcal_spark.store.files import first_line
 from redcal_spark.store.folders import beside
@@ -117,8 +118,10 @@ def made_whole(path: Path, rows: pa.Table, commit: Commit) -> bool:
         write_deltalake(str(partial), rows, commit_properties=once(commit))
         try:
             partial.rename(path)
-        except OSError:
-            return False
+        except OSError:  # meanwhile someone else has made it, or it is a link to an empty folder
+            if is_delta(str(path)):
+                return False
+            write_deltalake(str(path), rows, mode="error", commit_properties=once(commit))
     return True
 
 
