@@ -57,7 +57,7 @@ def test_nearly_all_of_the_corpus_is_run() -> None:
 
 # CI takes every fourth of them, `make test-all` all
 PARTS = [
-    pytest.param(case, id=case.name, marks=[pytest.mark.slow] if i % 4 else [])
+    pytest.param(case, id=case.name, marks=[pytest.mark.slow] if i % 6 else [])
     for i, case in enumerate(SHARED)
 ]
 

@@ -71,7 +71,7 @@ def ledger() -> list[Any]:
     return [row["status"] for row in rows]
 
 
-@pytest.mark.parametrize("wait", [False, True])
+@pytest.mark.parametrize("wait", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.parametrize("repeat", TIMES)
 def test_one_run(shared: Work, repeat: int, wait: bool) -> None:
     configure(shared)
