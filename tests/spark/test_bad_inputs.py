@@ -55,7 +55,7 @@ def test_nearly_all_of_the_corpus_is_run() -> None:
     assert OTHERWISE.keys() <= {case.name for case in SHARED}
 
 
-# CI takes every fourth of them, `make test-all` all
+# CI takes every sixth of them, `make test-all` all
 PARTS = [
     pytest.param(case, id=case.name, marks=[pytest.mark.slow] if i % 6 else [])
     for i, case in enumerate(SHARED)
