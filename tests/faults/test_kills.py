@@ -1,6 +1,7 @@
 """A short form of `make test-faults KILLS=50 SEED=1`, and that it sees what it looks for.
 
-Executors and workers are killed in every build, by tests/spark/on_cluster.py.
+It takes minutes. In every build executors and a worker are killed by tests/spark/on_cluster.py, and
+a driver by tests/spark/test_runs.py.
 """
 
 from __future__ import annotations
@@ -22,9 +23,8 @@ from tests.faults.kills import KINDS, Kind, explore, locally, planned
 @pytest.mark.spark
 @pytest.mark.timeout(1_200)
 @pytest.mark.skipif(backends.name() != "classic", reason="has a cluster of its own")
-@pytest.mark.parametrize(
-    "kinds", [("driver",), pytest.param(("worker", "network"), marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("kinds", [("driver",), ("worker", "network")])
 def test_kills(tmp_path: Path, kinds: tuple[Kind, ...]) -> None:
     plan = [kill for kill in planned(7, len(KINDS)) if kill.kind in kinds]
     said: list[str] = []
