@@ -76,10 +76,9 @@ def take(ledger: Ledger, fresh: RunRow, lease: timedelta, force: bool = False) -
 
 def _after(fresh: RunRow, rows: list[RunRow]) -> RunRow:
     """The newest run is the last of the ledger, also when the clock was set back since another."""
-    newest = max((row.started_at for row in rows), default=fresh.started_at)
-    if newest < fresh.started_at or not rows:
+    if not rows or rows[-1].started_at < fresh.started_at:
         return fresh
-    return replace(fresh, started_at=newest + timedelta(microseconds=1))
+    return replace(fresh, started_at=rows[-1].started_at + timedelta(microseconds=1))
 
 
 def is_held(row: RunRow, lease: timedelta) -> bool:
@@ -177,6 +176,11 @@ class Claim:
         row = self._put(lambda row: row.ended(status, **changes))
         _at_work.discard(str(row.claim))
         return row
+
+    def withdraw(self) -> None:
+        """The run need not be made: leave no trace of it."""
+        self._ledger.withdraw(self.row)
+        _at_work.discard(str(self.row.claim))
 
     def _put(self, change: Callable[[RunRow], RunRow]) -> RunRow:
         with self._lock:

@@ -250,7 +250,7 @@ class Job:
             if isinstance(taken, Claim) and (force or self._done(fresh.fingerprint, apply) is None):
                 return taken
             if isinstance(taken, Claim):  # someone finished it between our look and our claim
-                self.ledger.withdraw(taken.row)
+                taken.withdraw()
                 continue
             if not wait:
                 return Outcome(taken.row, held=str(taken))

@@ -26,7 +26,6 @@ class Stored:
         self.rules = rules
         self.round = round
         self.pending: list[Patch] = []
-        self._frame = frame
         self._blocks = frame.where(col("kind") == "fit").select("data")
         self._quickest: float | None = None  # seconds of a pass with nothing to replay
         self._wasted = 0.0  # seconds spent on replaying since the blocks were written
@@ -75,12 +74,12 @@ class Stored:
     def rewrite(self, keep: Keep) -> dict[str, Array]:
         """Write the rows as patched so far; the statistics come with the same committed write."""
         with self.scratch.counters.timed("rewrite") as made:
-            self._frame = self.scratch.write(self.kept(keep))
+            frame = self.scratch.write(self.kept(keep))
             if keep == "all" and self.pending:
                 self.round = self.pending[-1].round  # inside a round its event stays frozen
-            self._blocks = self._frame.where(col("kind") == "fit").select("data")
+            self._blocks = frame.where(col("kind") == "fit").select("data")
             self.pending = []
-            found = self.statistics(self._frame, made)
+            found = self.statistics(frame, made)
         self.scratch.counters.scratch_bytes += made.bytes or 0
         self._rewrite_cost = made.seconds
         self._wasted, self._quickest = 0.0, None

@@ -48,27 +48,32 @@ class Told:
         return [json.loads(line) for line in self.out.splitlines()]
 
 
+def configuration(table: str = "scores.parquet") -> dict[str, Any]:
+    """What reconciles the scores; its own, to be changed by a test."""
+    return {
+        "input": {
+            "table": table,
+            "id": "case",
+            "label": "outcome",
+            "classes": list(CLASSES),
+            "model_1": "a",
+            "model_2": "b",
+            "split": {"column": "fold", "fit": "train", "judge": "test"},
+        },
+        "losses": deepcopy(LOSSES),
+        "reconcile": {"alpha": 0.005, "eta": 0.01},
+        "output": {"table": "out/rows"},
+        "engine": {"name": "local"},
+    }
+
+
 class Work:
     """Paths in the configuration are relative, so that the current directory must be the folder."""
 
     def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]):
         self.folder = folder
         self._capsys = capsys
-        self.tree: dict[str, Any] = {
-            "input": {
-                "table": "scores.parquet",
-                "id": "case",
-                "label": "outcome",
-                "classes": list(CLASSES),
-                "model_1": "a",
-                "model_2": "b",
-                "split": {"column": "fold", "fit": "train", "judge": "test"},
-            },
-            "losses": deepcopy(LOSSES),  # a test may change its own
-            "reconcile": {"alpha": 0.005, "eta": 0.01},
-            "output": {"table": "out/rows"},
-            "engine": {"name": "local"},
-        }
+        self.tree = configuration()
 
     def cli(self, *arguments: str) -> Told:
         self._capsys.readouterr()

@@ -12,7 +12,7 @@ import yaml
 from deltalake import write_deltalake
 
 from tests.e2e.test_resume import outcome
-from tests.e2e.work import CLASSES, LOSSES, scores
+from tests.e2e.work import configuration, scores
 
 ROWS, FILES = 2_400, 6
 COMMAND = ["run", "-c", "config.yaml"]
@@ -59,21 +59,9 @@ class Place:
         if case.merge:
             # some of these are in the input, the others must stay
             write_deltalake(made / "out/rows", pa.table({"case": range(500, 500 + ROWS // 2)}))
-        tree: dict[str, Any] = {
-            "input": {
-                "table": str(self.folder / "scores"),
-                "id": "case",
-                "label": "outcome",
-                "classes": list(CLASSES),
-                "model_1": "a",
-                "model_2": "b",
-                "split": {"column": "fold", "fit": "train", "judge": "test"},
-            },
-            "losses": LOSSES,
-            "reconcile": {"alpha": 0.005} | case.reconcile,
-            "output": {"table": "out/rows"},
-            "engine": {"name": engine, "scratch": str(self.scratch)} | case.engine,
-        }
+        tree = configuration(str(self.folder / "scores"))
+        tree["reconcile"] |= case.reconcile
+        tree["engine"] = {"name": engine, "scratch": str(self.scratch)} | case.engine
         if case.merge:
             tree["output"] |= {"mode": "merge", "schema": "evolve"}
         (made / "config.yaml").write_text(yaml.safe_dump(tree, sort_keys=False), "utf-8")

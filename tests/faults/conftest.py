@@ -1,4 +1,4 @@
-"""Small disks, for those who may mount them."""
+"""Fixtures of other tests, and small disks for those who may mount them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.conftest import work
+from tests.spark.test_runs import lake as any_lake
 
-__all__ = ["work"]
+__all__ = ["any_lake", "work"]
 
 
 class Disk:

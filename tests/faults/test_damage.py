@@ -69,16 +69,12 @@ def test_a_file_of_the_input_is_cut_off(work: Work, kind: str) -> None:
 
 
 @pytest.fixture
-def lake(
-    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Lake]:
-    monkeypatch.chdir(tmp_path)
-    write_deltalake("scores", scores())
-    made = Lake(tmp_path, capsys)
-    made.tree["reconcile"]["eta"] = 0.05
-    made.tree["engine"]["driver_budget"] = 0
-    yield made
-    assert list(Path(made.tree["engine"]["scratch"]).glob("*")) == []
+def lake(any_lake: Lake) -> Iterator[Lake]:
+    """Every step is a job over scratch, wherever a test has that."""
+    any_lake.tree["reconcile"]["eta"] = 0.05
+    any_lake.tree["engine"]["driver_budget"] = 0
+    yield any_lake
+    assert list(Path(any_lake.tree["engine"]["scratch"]).glob("*")) == []
 
 
 @pytest.mark.slow
