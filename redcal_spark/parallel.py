@@ -25,9 +25,14 @@ def blas() -> ThreadpoolController:
     return ThreadpoolController()
 
 
+def cores(threads: int | None = None) -> int:
+    """As many threads as wanted. Default: one per core."""
+    return threads or os.cpu_count() or 1
+
+
 def ordered(work: Callable[[T], R], items: Iterable[T], threads: int | None = None) -> Iterator[R]:
-    """`work` on every item, results in order, few items in flight. Default: a thread per core."""
-    threads = threads or os.cpu_count() or 1
+    """`work` on every item, results in order, few items in flight."""
+    threads = cores(threads)
     with blas().limit(limits=1, user_api="blas"):
         if threads == 1 or (isinstance(items, Sequence) and len(items) < 2):
             yield from map(work, items)

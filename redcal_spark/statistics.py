@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -117,36 +117,51 @@ def residuals(rows: Rows, model: int) -> Residuals:
     )
 
 
-def patch_residuals(pieces: Sequence[Rows], patch: Patch, known: Residuals) -> None:
+def patch_residuals(
+    pieces: Sequence[Rows],
+    patch: Patch,
+    known: Residuals,
+    spread: Callable[..., Iterable[Residuals]] = map,
+) -> None:
     """Apply a calibration patch and bring known residuals up to date, from the touched rows alone.
 
     First every cell's score sums follow the scores; then rows whose action changed move house.
+    spread: how pieces are spread over threads, as `map` with a function and items.
     """
-    losses, model, phi = pieces[0].rules.losses, patch.model, patch.shift
-    region = region_of(patch, losses)
-    alone = len(losses) == 1
-    if alone:  # all rows of one cell are touched, and no others: its sums are taken anew
-        known.scores[region.action] = 0
-    for rows in pieces:
-        assert rows.y is not None
-        actions, f = rows.actions[model - 1], rows.f[model - 1]
-        everything = rows.in_region(model, region)
-        for part in chunks(len(everything), losses.n_cells):
-            touched = everything[part]
-            before, old = actions[:, touched], None if alone else f.take(touched, axis=0)
-            new = rows.shift(model, touched, phi)
-            if old is None:
-                known.scores[region.action] += (np.ones(len(new)) @ new).astype(np.int64)
-            else:
-                known.scores[:] += (membership(before, losses) @ (new - old)).astype(np.int64)
-            after = actions[:, touched]
-            moved = np.flatnonzero((before != after).any(axis=0))
-            if len(moved):
-                moves = membership(after[:, moved], losses) - membership(before[:, moved], losses)
-                y = label_rows(rows.y[touched[moved]], f.shape[1])
-                known.counts[:] += moves.sum(axis=1).astype(np.int64)
-                known.scores[:] += (moves @ new[moved]).astype(np.int64)
-                known.labels[:] += (moves @ y).astype(np.int64)
+    if len(pieces[0].rules.losses) == 1:
+        # all rows of one cell are touched, and no others: its sums are taken anew
+        known.scores[patch.action] = 0
+    for change in spread(lambda rows: _patched(rows, patch), pieces):
+        known.counts[:] += change.counts
+        known.labels[:] += change.labels
+        known.scores[:] += change.scores
+
+
+def _patched(rows: Rows, patch: Patch) -> Residuals:
+    """What to add to the residuals after a calibration patch of these rows."""
+    losses, model = rows.rules.losses, patch.model
+    region, alone = region_of(patch, losses), len(losses) == 1
+    actions, f, y = rows.actions[model - 1], rows.f[model - 1], rows.y
+    assert y is not None
+    counts = np.zeros(losses.n_cells, np.int64)
+    labels, scores = (np.zeros((losses.n_cells, f.shape[1]), np.int64) for _ in range(2))
+    everything = rows.in_region(model, region)
+    for part in chunks(len(everything), losses.n_cells):
+        touched = everything[part]
+        before, old = actions[:, touched], None if alone else f.take(touched, axis=0)
+        new = rows.shift(model, touched, patch.shift)
+        if old is None:
+            scores[region.action] += (np.ones(len(new)) @ new).astype(np.int64)
+        else:
+            scores += (membership(before, losses) @ (new - old)).astype(np.int64)
+        after = actions[:, touched]
+        moved = np.flatnonzero((before != after).any(axis=0))
+        if len(moved):
+            moves = membership(after[:, moved], losses) - membership(before[:, moved], losses)
+            counts += moves.sum(axis=1).astype(np.int64)
+            scores += (moves @ new[moved]).astype(np.int64)
+            labels += (moves @ label_rows(y[touched[moved]], f.shape[1])).astype(np.int64)
+    return Residuals(counts, labels, scores)
 
 
 @dataclass

@@ -11,9 +11,7 @@ import pytest
 
 from tests import backends
 
-# JVMs of tests live too short for the optimising compiler to pay: without it they need two thirds
-# of the time. Also those that are started by processes of tests.
-os.environ["SPARK_SUBMIT_OPTS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+os.environ["SPARK_SUBMIT_OPTS"] = backends.SHORT_LIVED  # also for processes of tests
 
 
 @pytest.fixture(scope="session")

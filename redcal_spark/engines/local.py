@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
@@ -20,7 +21,7 @@ from redcal_spark.kernel import (
     region_of,
 )
 from redcal_spark.metrics import Totals, brier_sum, pair_counts
-from redcal_spark.parallel import blas, ordered
+from redcal_spark.parallel import blas, cores, ordered
 from redcal_spark.patches import Patch
 from redcal_spark.statistics import (
     GapSums,
@@ -33,6 +34,9 @@ from redcal_spark.statistics import (
 )
 
 T = TypeVar("T")
+R = TypeVar("R")
+WORTH_A_THREAD = 16_384  # rows of a region: handing over fewer takes longer than patching them
+_Place = tuple[Rows, Index]  # a part of the engine, and some of its rows
 _OfModel = tuple[int, Ints, Ints]
 
 
@@ -152,28 +156,30 @@ class LocalEngine:
 
 
 class LocalRegion:
-    """Rows of an event gathered into one piece of memory, or all rows where they are."""
+    """Rows of an event gathered into a piece of memory per thread, or all rows where they are."""
 
     def __init__(self, engine: LocalEngine, index: list[Index] | None):
         self._engine = engine
-        self._index = index
         self._known: tuple[int, Residuals] | None = None
+        self._groups: list[list[_Place]] = []
         if index is None:
             self._pieces = engine._parts
         else:
-            taken = [part.take(rows) for part, rows in zip(engine._parts, index, strict=True)]
-            self._pieces = [Rows.concat(taken)] if taken else []
+            self._groups = _groups(list(zip(engine._parts, index, strict=True)), engine._threads)
+            self._pieces = list(self._each(_gathered, self._groups))
+        self._everywhere = index is None
         self._before = self._counts() if engine.totals is not None else []
         self._models_before: dict[int, _OfModel] = {}
 
+    def _each(self, work: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
+        return ordered(work, items, self._engine._threads)
+
     def sums(self) -> Sums:
-        return _total([sums(piece.current()) for piece in self._pieces])
+        return _total(list(self._each(lambda piece: sums(piece.current()), self._pieces)))
 
     def residuals(self, model: int) -> Residuals:
         if self._known is None or self._known[0] != model:
-            found = ordered(
-                lambda piece: residuals(piece, model), self._pieces, self._engine._threads
-            )
+            found = self._each(lambda piece: residuals(piece, model), self._pieces)
             self._known = model, _total(list(found))
         return self._known[1]
 
@@ -181,15 +187,18 @@ class LocalRegion:
         if self._engine.totals is not None and patch.model not in self._models_before:
             self._models_before[patch.model] = self._of_model(patch.model)
         if patch.kind == "calibrate" and self._known and self._known[0] == patch.model:
-            patch_residuals(self._pieces, patch, self._known[1])
+            patch_residuals(self._pieces, patch, self._known[1], self._each)
             return
         self._known = None
-        for piece in self._pieces:
+
+        def shift(piece: Rows) -> None:
             if patch.kind == "reconcile":
                 rows = np.arange(len(piece))
             else:
                 rows = piece.in_region(patch.model, region_of(patch, piece.rules.losses))
             piece.shift(patch.model, rows, patch.shift)
+
+        list(self._each(shift, self._pieces))
 
     def _counts(self) -> list[Ints]:
         """Of the rows here, whose events are up to date: pairs of actions per loss, then events."""
@@ -225,28 +234,43 @@ class LocalRegion:
 
     def close(self) -> None:
         engine = self._engine
-        if self._index is None:
+        if self._everywhere:
             engine._settle()
         else:
-            self._put_back(self._index)
+            pairs = list(zip(self._pieces, self._groups, strict=True))
+            for changes in self._each(self._put_back, pairs):
+                for count, change in zip(engine._counts, changes, strict=True):
+                    count += change
         if engine.totals is not None and self._pieces:
             engine.totals += self._change(engine.totals)
         engine._compact()
 
-    def _put_back(self, index: list[Index]) -> None:
-        engine = self._engine
-        for piece in self._pieces:
-            before = event_counts(piece.events, engine.rules.losses)
-            _, piece.events = classify(piece.current(), engine.rules)
-            after = event_counts(piece.events, engine.rules.losses)
-            for count, old, new in zip(engine._counts, before, after, strict=True):
-                count += new - old
-            models = [model for model in (1, 2) if piece.touched[model - 1].any()]
-            start = 0
-            for part, rows in zip(engine._parts, index, strict=True):
-                part.put(rows, piece, slice(start, start + len(rows)), models)
-                part.release()
-                start += len(rows)
+    def _put_back(self, gathered: tuple[Rows, list[_Place]]) -> list[Ints]:
+        """Let the events of a piece follow its scores; how many rows more each of them has."""
+        (piece, places), rules = gathered, self._engine.rules
+        before = event_counts(piece.events, rules.losses)
+        _, piece.events = classify(piece.current(), rules)
+        after = event_counts(piece.events, rules.losses)
+        models = [model for model in (1, 2) if piece.touched[model - 1].any()]
+        start = 0
+        for part, rows in places:
+            part.put(rows, piece, slice(start, start + len(rows)), models)
+            part.release()
+            start += len(rows)
+        return [new - old for new, old in zip(after, before, strict=True)]
+
+
+def _groups(places: list[_Place], threads: int | None) -> list[list[_Place]]:
+    """A group per thread, of about as many rows each."""
+    ends = np.cumsum([len(rows) for _, rows in places])
+    total = int(ends[-1]) if places else 0
+    n = max(1, min(cores(threads), total // WORTH_A_THREAD))
+    cuts = [0, *np.searchsorted(ends, [total * i // n for i in range(1, n)]), len(places)]
+    return [places[a:b] for a, b in pairwise(cuts) if a < b]
+
+
+def _gathered(places: list[_Place]) -> Rows:
+    return Rows.concat([part.take(rows) for part, rows in places])
 
 
 def _total(found: Sequence[T]) -> T:

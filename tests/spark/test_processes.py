@@ -16,9 +16,9 @@ ROOT = Path(__file__).parents[2]
 CONTRACT = "tests/contract"
 
 
-def suite(backend: str, *paths: str) -> str:
-    """The closing line of a pytest process, which must succeed."""
-    arguments = [*paths, "-q", "-m", "not slow", "-p", "no:cacheprovider"]
+def passed(backend: str, marks: str, *paths: str) -> int:
+    """How many tests passed in a pytest process: all of them."""
+    arguments = [*paths, "-q", "-m", marks, "-p", "no:cacheprovider"]
     found = subprocess.run(
         [sys.executable, "-m", "pytest", *arguments],
         cwd=ROOT,
@@ -28,7 +28,11 @@ def suite(backend: str, *paths: str) -> str:
         timeout=570,
     )
     assert found.returncode == 0, f"{found.stdout[-6_000:]}\n{found.stderr[-2_000:]}"
-    return found.stdout.strip().splitlines()[-1]
+    closing = found.stdout.strip().splitlines()[-1]
+    counted = re.match(r"(\d+) passed", closing)
+    assert counted is not None, closing
+    assert not re.search("failed|error|skipped|warning", closing), closing
+    return int(counted[1])
 
 
 @pytest.mark.spark
@@ -40,8 +44,10 @@ def suite(backend: str, *paths: str) -> str:
     ],
 )
 def test_contract(backend: str, paths: list[str], least: int) -> None:
-    closing = suite(backend, *paths)
-    found = re.match(r"(\d+) passed", closing)
-    assert found is not None, closing
-    assert int(found[1]) >= least
-    assert not re.search("failed|error|skipped|warning", closing), closing
+    assert passed(backend, "not slow", *paths) >= least
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_the_slow_ones_of_connect() -> None:
+    assert passed("connect", "slow", "tests/spark/on_connect.py") >= 1
