@@ -28,8 +28,10 @@ def odd_signs(name: str) -> str | None:
 
 
 def is_delta(name: str) -> bool:
-    """Whether there is a Delta table; not where delta-rs would look elsewhere or panic."""
-    return odd_signs(name) is None and DeltaTable.is_deltatable(name)
+    """Whether there is a Delta table; not where delta-rs would look elsewhere, panic or fail."""
+    if odd_signs(name) is not None or (os.path.exists(name) and not os.path.isdir(name)):
+        return False
+    return DeltaTable.is_deltatable(name)
 
 
 def is_panic(err: BaseException) -> bool:

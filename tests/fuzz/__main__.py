@@ -19,7 +19,12 @@ def main() -> int:
     parser.add_argument("--cases", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--target", choices=TARGETS, action="append", help="default: all")
-    parser.add_argument("--keep", type=Path, help="a new folder for the cases that went wrong")
+    parser.add_argument(
+        "--keep",
+        type=Path,
+        default=Path("fuzz_found"),
+        help="a folder for cases that go wrong, to be run by hand (%(default)s)",
+    )
     options = parser.parse_args()
     chosen = options.target or list(TARGETS)
     whole = sum(SHARES[name] for name in chosen)
@@ -32,14 +37,11 @@ def main() -> int:
             explore(name, -(-options.cases * SHARES[name] // whole), options.seed, worker, seen)
             print(_line(name, seen, time.monotonic() - start), flush=True)
             failed += sum(seen.problems.values())
-            if options.keep is not None and seen.slowest_case is not None:
-                seen.slowest_case.save(options.keep / f"{name}-{options.seed}-slowest")
             for number, (problem, case) in enumerate(seen.examples.items()):
-                print(f"  {seen.problems[problem]} x {problem[:300]!r}", flush=True)
-                if options.keep is not None:
-                    place = options.keep / f"{name}-{options.seed}-{number}"
-                    shutil.rmtree(place, ignore_errors=True)
-                    case.save(place)
+                place = options.keep / f"{name}-{options.seed}-{number}"
+                shutil.rmtree(place, ignore_errors=True)
+                case.save(place)
+                print(f"  {seen.problems[problem]} x {problem[:300]!r}: {place}", flush=True)
         worker.close()
     return 1 if failed else 0
 

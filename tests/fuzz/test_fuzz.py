@@ -34,7 +34,6 @@ def test_every_target_has_its_share() -> None:
     assert sum(CASES.values()) == 300
 
 
-@pytest.mark.filterwarnings("ignore:Do not use the `random` module")
 @pytest.mark.parametrize("target", TARGETS)
 def test_hostile_input(target: str, worker: Worker) -> None:
     seen = Seen()

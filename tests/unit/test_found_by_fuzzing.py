@@ -238,6 +238,18 @@ def test_commits_of_others_may_say_what_they_like(tmp_path: Path, said: Any) -> 
     assert DeltaRsStore().last_writer(name) is None
 
 
+@pytest.mark.parametrize("place", ["file", "/dev/null"])
+def test_a_ledger_that_is_a_file(redcal: Callable[..., Told], place: str) -> None:
+    """OSError: Unable to walk dir."""
+    Path("file").touch()
+    code, err = redcal("log", output__runs=place)
+    assert code == 2
+    assert f"no finished run of this configuration in {place}" in err
+    code, err = redcal(output__runs=place)
+    assert code == 2
+    assert err.startswith("redcal check: output.runs: ")
+
+
 MANY = [f"labl{i}" for i in range(12_000)]
 
 
