@@ -98,7 +98,8 @@ def stream_of(store: Any, config: Config, pair: ReconciledPair, model: tuple[str
             "where the stream keeps how far it is"
         )
     elif not Place(checkpoint).is_path:
-        problems.append(f"output.checkpoint: must be a path, got {checkpoint!r}")
+        here = f"a folder of that name is ./{checkpoint}"
+        problems.append(f"output.checkpoint: must be a path, got {checkpoint!r} ({here})")
     elif not Path(checkpoint, "stream").exists():
         problem = store.check_target(checkpoint, "output.checkpoint")
         problems += [] if problem is None else [problem.replace("a Delta table", "a checkpoint")]
