@@ -161,13 +161,12 @@ class LocalRegion:
     def __init__(self, engine: LocalEngine, index: list[Index] | None):
         self._engine = engine
         self._known: tuple[int, Residuals] | None = None
-        self._groups: list[list[_Place]] = []
+        self._groups: list[list[_Place]] | None = None  # where the rows of each piece are from
         if index is None:
             self._pieces = engine._parts
         else:
             self._groups = _groups(list(zip(engine._parts, index, strict=True)), engine._threads)
             self._pieces = list(self._each(_gathered, self._groups))
-        self._everywhere = index is None
         self._before = self._counts() if engine.totals is not None else []
         self._models_before: dict[int, _OfModel] = {}
 
@@ -234,7 +233,7 @@ class LocalRegion:
 
     def close(self) -> None:
         engine = self._engine
-        if self._everywhere:
+        if self._groups is None:
             engine._settle()
         else:
             pairs = list(zip(self._pieces, self._groups, strict=True))
