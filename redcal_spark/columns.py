@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -94,6 +94,7 @@ def plan(
         forms.append(form)
         widths.append(width)
         problems += problem
+    problems += _id_problems(schema, columns)
     label: LabelForm | None = None
     if labels:
         label, problem = _label_form(schema, columns, first)
@@ -106,6 +107,12 @@ def plan(
     if d is None:
         raise InputError(f"{where} has no rows")
     return Layout(columns, d, (forms[0], forms[1]), label)
+
+
+def _id_problems(schema: pa.Schema, columns: Columns) -> list[str]:
+    if columns.id is None or not pa.types.is_nested(kind := schema.field(columns.id).type):
+        return []
+    return [f"id column {columns.id!r} has type {kind}; an id is one text, number or date"]
 
 
 def listed(names: Sequence[str]) -> str:
@@ -185,9 +192,17 @@ def _label_form(
     ]
 
 
+def value_of(scalar: pa.Scalar) -> Any:
+    """The value as Python has it; what Arrow shows of it where Python's calendar ends."""
+    try:
+        return scalar.as_py()
+    except (OverflowError, ValueError):
+        return " ".join(pa.array([scalar], scalar.type).to_string().split())
+
+
 def _such_as(name: str, first: pa.RecordBatch | None) -> str:
     """The first value of a column, to be shown where its type is wrong."""
-    values = () if first is None else (v.as_py() for v in first.column(name))
+    values = () if first is None else (value_of(v) for v in first.column(name))
     value = next((v for v in values if v is not None), None)
     return "" if value is None else f"; first: {str(value)[:60]!r}"
 

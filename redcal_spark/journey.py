@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from redcal_spark.blocks import Block
-from redcal_spark.columns import Columns, Layout
+from redcal_spark.columns import Columns, Layout, value_of
 from redcal_spark.errors import InputError, UsageError
 from redcal_spark.explain import Explanation, Standing, State, Step, correction, product
 from redcal_spark.fixed_point import BITS, from_grid
@@ -93,7 +93,7 @@ def explain(
             steps.append(Step(patch, correction(patch, rules.losses), before, state))
     id = layout.columns.id
     return Explanation(
-        id=None if id is None else batch.column(id)[0].as_py(),
+        id=None if id is None else value_of(batch.column(id)[0]),
         algorithm=parameters.algorithm,
         alpha=parameters.alpha,
         eta=parameters.eta,

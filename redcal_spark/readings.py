@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from redcal_spark.blocks import Block
-from redcal_spark.columns import Layout
+from redcal_spark.columns import Layout, value_of
 from redcal_spark.errors import InputError
 from redcal_spark.fixed_point import ONE, Floats, Grid, on_grid, to_grid
 
@@ -224,12 +224,12 @@ class _Reader:
 
     def _row(self, i: int) -> str:
         id = self.layout.columns.id
-        if id is not None and (value := self.batch.column(id)[i].as_py()) is not None:
+        if id is not None and (value := value_of(self.batch.column(id)[i])) is not None:
             return f"id {value!r}"
         return "a row" if self.start is None else f"row {self.start + i}"
 
     def _shown(self, name: str, i: int) -> str:
-        value = self.batch.column(name)[i].as_py()
+        value = value_of(self.batch.column(name)[i])
         if isinstance(value, list) and len(value) > 6:
             return f"[{', '.join(f'{v}' for v in value[:5])}, ... {len(value)} values]"
         return str(value)

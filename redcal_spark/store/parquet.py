@@ -23,6 +23,7 @@ READ_BYTES = 2**20  # of a column at a time
 def read_parquet(dataset: ds.Dataset, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The rows of a dataset of Parquet files, in order, in the types of the dataset."""
     wanted = pa.schema([dataset.schema.field(name) for name in columns])
+    rows: int | None = None
     for fragment in dataset.get_fragments():
         fixed = ds.get_partition_keys(fragment.partition_expression)
         with fragment.open() as opened:
@@ -33,7 +34,8 @@ def read_parquet(dataset: ds.Dataset, columns: Sequence[str]) -> Iterator[pa.Rec
                 coerce_int96_timestamp_unit="us",
             )
             there = [name for name in columns if name in file.schema_arrow.names]
-            for batch in file.iter_batches(_batch_rows(file, there), columns=there):
+            rows = rows or _batch_rows(file, there)
+            for batch in file.iter_batches(rows or BATCH, columns=there):
                 _check_texts(batch)
                 yield _shaped(batch, wanted, fixed)
 
@@ -70,13 +72,15 @@ def put_together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.concat_batches(waiting)
 
 
-def _batch_rows(file: pq.ParquetFile, columns: Sequence[str]) -> int:
+def _batch_rows(file: pq.ParquetFile, columns: Sequence[str]) -> int | None:
     """Rows a batch: fewer where they are wide, as a thousand scores a row would be."""
     if not file.metadata.num_row_groups:
-        return BATCH
-    group = file.metadata.row_group(0)
-    chunks = [group.column(i) for i in range(group.num_columns)]
-    chunks = [c for c in chunks if c.path_in_schema.split(".")[0] in columns]
+        return None
+    # pyarrow ends the process if it is asked about a chunk that was tampered with; reading says so
+    next(file.iter_batches(1, row_groups=[0], columns=columns), None)
+    group, schema = file.metadata.row_group(0), file.schema
+    wanted = [i for i in range(len(schema)) if schema.column(i).path.split(".")[0] in columns]
+    chunks = [group.column(i) for i in wanted]
     # a dictionary may make 8,000 bytes a few; the number of values tells what they unpack to
     size = sum(max(8 * chunk.num_values, chunk.total_uncompressed_size) for chunk in chunks)
     return max(1, min(BATCH, BATCH_BYTES * int(group.num_rows) // max(1, int(size))))

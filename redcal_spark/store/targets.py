@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
+from redcal_spark.columns import value_of
 from redcal_spark.config import Config
 from redcal_spark.errors import InputError, UsageError
 from redcal_spark.store.delta_types import delta_schema, delta_type
@@ -115,7 +116,7 @@ def _column_problems(target: Target, schema: pa.Schema) -> list[str]:
 def short_partitions(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
     """The batch, if the values of its partition columns fit the names of folders."""
     for name in columns:
-        for value in batch.column(name).unique().to_pylist():
+        for value in map(value_of, batch.column(name).unique()):
             folder = quote(f"{name}={value}", safe="")
             if len(folder) > MAX_FOLDER:
                 raise InputError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -248,6 +249,73 @@ def test_a_ledger_that_is_a_file(redcal: Callable[..., Told], place: str) -> Non
     code, err = redcal(output__runs=place)
     assert code == 2
     assert err.startswith("redcal check: output.runs: ")
+
+
+def parquet_case(change: Callable[[pa.Table], pa.Table], **output: Any) -> bytes:
+    """Lay out scores in Parquet, changed; returns the file."""
+    tree = base.parquet_config()
+    tree["output"] |= output
+    Path("c.yaml").write_bytes(base.dumped(tree))
+    made = base.parquet(change(pq.read_table(io.BytesIO(base.reference_parquet()))))
+    Path("scores.parquet").write_bytes(made)
+    return made
+
+
+def beyond(table: pa.Table, name: str) -> pa.Table:
+    """With a column of moments beyond Python's calendar."""
+    moments = pa.array([2**62] * len(table), pa.int64()).view(pa.timestamp("ms"))
+    return table.set_column(table.schema.get_field_index(name), name, moments)
+
+
+def test_moments_beyond_the_calendar(
+    redcal: Callable[..., Told], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """OverflowError: Python int too large to convert to C int."""
+    parquet_case(lambda table: beyond(table, "scores_a"))
+    assert main(["check", "-c", "c.yaml"]) == 2
+    shown = f"or one number; first: '[ <value out of range: {2**62}> ]'"
+    assert shown in capsys.readouterr().err
+    parquet_case(lambda table: beyond(table, "fold"), partition_by=["fold"])
+    assert main(["run", "-c", "c.yaml"]) == 1  # Delta counts in microseconds
+    assert "redcal run: out/result: could not be written: " in capsys.readouterr().err
+
+
+def test_lists_as_ids(redcal: Callable[..., Told], capsys: pytest.CaptureFixture[str]) -> None:
+    """TypeError: unhashable type: 'numpy.ndarray'."""
+
+    def listed(table: pa.Table) -> pa.Table:
+        place = table.schema.get_field_index("case_id")
+        return table.set_column(place, "case_id", pa.array([[1.0]] * len(table)))
+
+    parquet_case(listed, mode="merge")
+    assert main(["run", "-c", "c.yaml"]) == 2
+    assert (
+        "id column 'case_id' has type list<element: double>; an id is one text, number or date"
+        in capsys.readouterr().err
+    )
+
+
+def test_a_chunk_that_was_tampered_with(redcal: Callable[..., Told]) -> None:
+    """The process died: terminate called after throwing a ParquetException."""
+    whole = parquet_case(lambda table: table)
+    footer = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    for place in range(footer, len(whole) - 8):  # make an optional element a required one
+        if whole[place] != 2:
+            continue
+        Path("scores.parquet").write_bytes(whole[:place] + b"\0" + whole[place + 1 :])
+        try:
+            pq.ParquetFile("scores.parquet").read(columns=["scores_a"])
+        except OSError as err:
+            if "histogram size mismatch" in str(err):
+                break
+        except pa.ArrowException:
+            continue
+    else:
+        pytest.fail("no place where the histogram would not fit")
+    command = [sys.executable, "-m", "redcal_spark.cli", "check", "-c", "c.yaml"]
+    told = subprocess.run(command, capture_output=True, text=True)
+    assert told.returncode == 2, told.stderr
+    assert "scores.parquet: cannot be read: Definition level histogram size" in told.stderr
 
 
 MANY = [f"labl{i}" for i in range(12_000)]
