@@ -12,6 +12,12 @@ from pathlib import Path
 from tests.faults.kills import explore, planned
 
 
+def _end(*_: object) -> None:
+    """What was started is stopped, and whoever is impatient cannot stop that."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(1)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument("--kills", type=int, default=50)
@@ -19,7 +25,7 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, help="a new folder to work in, which is kept")
     options = parser.parse_args()
     start = time.monotonic()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what was started is stopped
+    signal.signal(signal.SIGTERM, _end)
 
     def say(line: str) -> None:
         print(f"{time.monotonic() - start:6.0f} s  {line}", flush=True)
