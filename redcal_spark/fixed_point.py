@@ -80,7 +80,8 @@ def sum_of_squares(x: npt.NDArray[Any]) -> int:
     """
     flat = x.reshape(-1)
     whole = len(flat) - len(flat) % _GROUP
-    squares = np.multiply(flat, flat, dtype=np.int64)
+    squares = flat.astype(np.int64)
+    squares *= squares
     groups = squares[:whole].reshape(-1, _GROUP).sum(axis=1)
     # of group sums below 2^62, halves of 31 bits can be added 2^32 times
     high, low = int((groups >> 31).sum()), int((groups & (1 << 31) - 1).sum())

@@ -16,6 +16,10 @@ from redcal_spark.metrics import Totals, measure
 from redcal_spark.readings import Mask, Problems, read
 from redcal_spark.splits import Split
 
+# Batches, each with the number of its first row: a stretch of a table that one thread looks at, and
+# reads, if it is read lazily.
+Piece = Iterable[tuple[int, pa.RecordBatch]]
+
 
 @dataclass
 class Part:
@@ -98,6 +102,12 @@ class Scanner:
         found.unused = int(np.count_nonzero(usable)) - found.fit.rows - found.judge.rows
         return found
 
+    def all(self, piece: Piece) -> Gathered:
+        result = Gathered.nothing(self.rules, self.layout.n_classes)
+        for item in piece:
+            result.merge(self(item))
+        return result
+
     def again(self, known: Gathered) -> Gathered:
         """Rows that an earlier scan kept all of, by the rules of this one."""
         found = []
@@ -123,26 +133,32 @@ class Scanner:
 
 
 def gather(
-    batches: Iterable[pa.RecordBatch],
+    pieces: Iterable[Piece],
     scanner: Scanner,
     spread: Callable[..., Iterable[Gathered]] = map,
     progress: Callable[[int], Any] | None = None,
 ) -> Gathered:
-    """One pass over the batches; memory grows with the active rows only.
+    """One pass over the rows; memory grows with the active ones only.
 
     spread: how the work is spread over threads, as `map` with a function and items.
     """
     result = Gathered.nothing(scanner.rules, scanner.layout.n_classes)
-    for found in spread(scanner, numbered(batches)):
+    for found in spread(scanner.all, pieces):
         result.merge(found)
         if progress is not None:
             progress(found.rows)
     return result
 
 
-def numbered(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
+def numbered(
+    batches: Iterable[pa.RecordBatch], start: int = 0
+) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Batches with the number of their first row."""
-    start = 0
     for batch in batches:
         yield start, batch
         start += batch.num_rows
+
+
+def each_alone(batches: Iterable[pa.RecordBatch]) -> Iterator[Piece]:
+    """Batches that were read already, or can be read in their order only: each is a piece."""
+    return ([item] for item in numbered(batches))

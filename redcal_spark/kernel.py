@@ -5,11 +5,9 @@ Sums over rows are in `statistics`; the two modules are the only arithmetic over
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +15,9 @@ import numpy.typing as npt
 from redcal_spark.blocks import Block
 from redcal_spark.events import ActionRegion, Disagreement, ScoreGap
 from redcal_spark.fixed_point import ONE, Floats, Grid, Ints
-from redcal_spark.losses import Actions, LossFamily, LossGroup, Scores, best_response, cheapest
+from redcal_spark.losses import Actions, LossFamily, Scores, best_response, cheapest
 from redcal_spark.patches import Patch
+from redcal_spark.room import Room
 
 Index = npt.NDArray[np.intp]
 
@@ -94,13 +93,26 @@ class Rows:
         return Rows(self.current(rows), self.rules, classified, own=True)
 
     @classmethod
-    def concat(cls, parts: Sequence[Rows]) -> Rows:
-        if len(parts) == 1:
-            return parts[0]
-        actions = [np.concatenate([p.actions[i] for p in parts], axis=1) for i in range(2)]
-        events = np.concatenate([p.events for p in parts], axis=1)
-        block = Block.concat([p.current() for p in parts])
-        return cls(block, parts[0].rules, (actions, events), own=True)
+    def gathered(cls, places: Sequence[tuple[Rows, Index]], room: Room) -> Rows:
+        """Copies of rows of several parts, in memory that is lent."""
+        parts, index = zip(*places, strict=True)
+        ends = np.cumsum([len(rows) for rows in index]).tolist()
+
+        def taken(name: str, arrays: Sequence[npt.NDArray[Any]], axis: int = 0) -> Any:
+            shape = list(arrays[0].shape)
+            shape[axis] = ends[-1]
+            found = room.array(name, tuple(shape), arrays[0].dtype)
+            for array, rows, end in zip(arrays, index, ends, strict=True):
+                there = slice(end - len(rows), end)
+                out = found[:, there] if axis else found[there]
+                array.take(rows, axis, out, mode="clip")  # by other modes there would be a copy
+            return found
+
+        y = None if parts[0].y is None else taken("y", [part.y for part in parts])
+        f1, f2 = (taken(f"f{i}", [part.f[i] for part in parts]) for i in range(2))
+        actions = [taken(f"a{i}", [part.actions[i] for part in parts], 1) for i in range(2)]
+        events = taken("events", [part.events for part in parts], 1)
+        return cls(Block(f1, f2, y), parts[0].rules, (actions, events), own=True)
 
     def put(self, rows: Index, other: Rows, part: slice, models: Sequence[int]) -> None:
         """Write rows back to where `take` had them from, after patches of these models."""
@@ -166,17 +178,21 @@ class Rows:
         self.shift(patch.model, rows, patch.shift)
         return rows
 
-    def shift(self, model: int, rows: Index, phi: Grid) -> Floats:
-        """Add phi to a model's scores, clip to the box, look at its best responses anew.
+    def shift(self, model: int, rows: Index, phi: Grid) -> None:
+        """Add phi to a model's scores, clip to the box, look at its best responses anew."""
+        with Room.borrowed() as room:
+            for part in chunks(len(rows), self.rules.losses.n_cells):
+                self.shift_chunk(model, rows[part], phi, room)
 
-        Returns the new scores, as float64 for products.
-        """
+    def shift_chunk(self, model: int, rows: Index, phi: Grid, room: Room) -> Floats:
+        """The same for few rows. Returns the new scores, as float64 for products, in the room."""
         f = self.f[model - 1]
-        grid = f.take(rows, axis=0)
+        grid = f.take(rows, 0, room.array("grid", (len(rows), len(phi)), np.int32), mode="clip")
         grid += phi
         np.clip(grid, 0, ONE, out=grid)
         _put_rows(f, rows, grid)
-        new = grid.astype(np.float64)
+        new: Floats = room.array("rows", grid.shape, np.float64)
+        new[:] = grid
         self._changed(model, rows, new)
         return new
 
@@ -223,44 +239,12 @@ def _gap(patch: Patch) -> ScoreGap:
 def respond(f: Floats, losses: LossFamily) -> Actions:
     """Best responses to grid values, loss x row."""
     actions = np.empty((len(losses), len(f)), losses.action_type)
-    for part in chunks(len(f), losses.n_cells):
-        for group in losses.groups:
-            actions[group.index, part] = cheapest(group.scores(f[part]), losses.action_type)
+    with Room.borrowed() as room:
+        for part in chunks(len(f), losses.n_cells):
+            for group in losses.groups:
+                scores = group.scores(f[part], room)
+                actions[group.index, part] = cheapest(scores, losses.action_type)
     return actions
-
-
-class _Buffers:
-    """Memory for one chunk of both models, used again and again: fresh pages cost a lot."""
-
-    _free: ClassVar[list[_Buffers]] = []  # a list's pop and append are atomic: no lock
-
-    def __init__(self) -> None:
-        self._memory = [np.empty(0), np.empty(0)]
-
-    @classmethod
-    @contextmanager
-    def borrowed(cls) -> Iterator[_Buffers]:
-        try:
-            buffers = cls._free.pop()
-        except IndexError:
-            buffers = cls()
-        yield buffers
-        cls._free.append(buffers)
-
-    def rows(self, f1: Grid, f2: Grid) -> Floats:
-        """Both models' rows, one model after the other: half as many calls, each twice as long."""
-        both = self._array(0, (2 * len(f1), f1.shape[1]))
-        both[: len(f1)], both[len(f1) :] = f1, f2
-        return both
-
-    def scores(self, group: LossGroup, rows: int) -> Floats:
-        return self._array(1, (group.height, rows))
-
-    def _array(self, place: int, shape: tuple[int, ...]) -> Floats:
-        size = math.prod(shape)
-        if len(self._memory[place]) < size:
-            self._memory[place] = np.empty(size)
-        return self._memory[place][:size].reshape(shape)
 
 
 def classify(block: Block, rules: Rules) -> Classified:
@@ -270,11 +254,14 @@ def classify(block: Block, rules: Rules) -> Classified:
     events = np.full((len(losses), block.rows), np.iinfo(losses.event_type).max, losses.event_type)
     if not len(losses):
         return actions, events
-    with _Buffers.borrowed() as buffers:
+    with Room.borrowed() as room:
         for part in chunks(block.rows, losses.n_cells):
-            rows = buffers.rows(block.f1[part], block.f2[part])
+            f1, f2 = block.f1[part], block.f2[part]
+            # one model after the other: half as many calls, each twice as long
+            rows = room.array("rows", (2 * len(f1), block.n_classes), np.float64)
+            rows[: len(f1)], rows[len(f1) :] = f1, f2
             for group in losses.groups:
-                scores = group.scores(rows, buffers.scores(group, len(rows)))
+                scores = group.scores(rows, room)
                 found, best = best_response(scores, losses.action_type)
                 for i, place in enumerate(group.index):
                     actions[0][place, part], actions[1][place, part] = found[i].reshape(2, -1)

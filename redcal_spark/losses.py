@@ -24,6 +24,7 @@ from redcal_spark.fixed_point import (
     loss_bits,
     split,
 )
+from redcal_spark.room import Room
 
 Scores = npt.NDArray[Any]  # float64 (centred) or int64: comparable within a row, exact either way
 Actions = npt.NDArray[Any]  # the smallest unsigned type that holds the action indices
@@ -170,16 +171,11 @@ class LossGroup:
     def _centred_and_sum(self) -> Floats:
         return np.vstack([self.centred, np.ones(self.weights.shape[1])])
 
-    @property
-    def height(self) -> int:
-        """Numbers a row that `scores` needs memory for."""
-        return len(self.weights) + 1
-
     @cached_property
     def halves(self) -> tuple[Floats, Floats]:
         return split(self.weights)
 
-    def scores(self, f: Floats, out: Floats | None = None) -> Scores:
+    def scores(self, f: Floats, room: Room) -> Scores:
         """Scores of rows f (n x d, grid values) as (K, losses, n): exact, shifted alike per row.
 
         One float64 product is exact while |score| stays below 2^52, so that gaps stay below 2^53:
@@ -189,7 +185,8 @@ class LossGroup:
         shape = (self.n_actions, len(self.index), len(f))
         if len(f) == 0:
             return np.empty(shape)
-        product = np.dot(self._centred_and_sum, f.T, out=out)
+        memory = room.array("scores", (len(self.weights) + 1, len(f)), np.float64)
+        product = np.dot(self._centred_and_sum, f.T, out=memory)
         if float(product[-1].max()) <= 2.0 ** (53 - self.bits):
             return product[:-1].reshape(shape)
         high, low = self.halves

@@ -121,8 +121,8 @@ def brier_sum(f: Grid, y: Grid) -> int:
         if y.ndim == 2:
             total += sum_of_squares(f[part] - y[part])
         else:  # (f - ONE)^2 = f^2 - 2 ONE f + ONE^2 where the label is, f^2 elsewhere
-            hit = int(f[np.arange(part.start, part.stop), y[part]].sum(dtype=np.int64))
-            rows = part.stop - part.start
+            rows, d = part.stop - part.start, f.shape[1]
+            hit = int(f[part].take(np.arange(0, rows * d, d) + y[part]).sum(dtype=np.int64))
             total += sum_of_squares(f[part]) - 2 * ONE * hit + rows * ONE * ONE
     return total
 

@@ -6,6 +6,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
 from functools import cache
 from typing import TypeVar
 
@@ -30,18 +31,26 @@ def cores(threads: int | None = None) -> int:
     return threads or os.cpu_count() or 1
 
 
-def ordered(work: Callable[[T], R], items: Iterable[T], threads: int | None = None) -> Iterator[R]:
-    """`work` on every item, results in order, few items in flight."""
+def ordered(
+    work: Callable[[T], R],
+    items: Iterable[T],
+    threads: int | None = None,
+    pool: ThreadPoolExecutor | None = None,
+) -> Iterator[R]:
+    """`work` on every item, results in order, few items in flight.
+
+    pool: for who calls this often; new threads have no memory yet, and fresh pages cost a lot.
+    """
     threads = cores(threads)
     with blas().limit(limits=1, user_api="blas"):
         if threads == 1 or (isinstance(items, Sequence) and len(items) < 2):
             yield from map(work, items)
             return
         waiting: deque[Future[R]] = deque()
-        with ThreadPoolExecutor(threads) as pool:
+        with nullcontext(pool) if pool is not None else ThreadPoolExecutor(threads) as own:
             try:
                 for item in items:
-                    waiting.append(pool.submit(work, item))
+                    waiting.append(own.submit(work, item))
                     if len(waiting) > 2 * threads:
                         yield waiting.popleft().result()
                 while waiting:

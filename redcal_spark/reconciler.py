@@ -22,7 +22,7 @@ from redcal_spark.engines.base import Engine
 from redcal_spark.engines.local import LocalEngine
 from redcal_spark.errors import InputError, ScoreWarning, UsageError
 from redcal_spark.fixed_point import MAX_ROWS
-from redcal_spark.gather import Gathered, Scanner, gather
+from redcal_spark.gather import Gathered, Piece, Scanner, each_alone, gather
 from redcal_spark.guard import beta_warning
 from redcal_spark.history import Point, history
 from redcal_spark.kernel import Rules
@@ -182,14 +182,23 @@ class Reconciler:
         progress: Callable[[int], Any] | None = None,
     ) -> tuple[Gathered, Layout]:
         """The one scan of the data: validate every row, count events, keep the active rows."""
-        stream = iter(found)
-        first = next((batch for batch in stream if batch.num_rows), None)
+        return self.gather_pieces(each_alone(found), schema, where, split, progress)
+
+    def gather_pieces(
+        self,
+        pieces: Iterable[Piece],
+        schema: pa.Schema,
+        where: str,
+        split: Split | None = None,
+        progress: Callable[[int], Any] | None = None,
+    ) -> tuple[Gathered, Layout]:
+        """The same for a table that threads can read at several places at once."""
+        first, pieces = _peeked(pieces)
         layout = plan(schema, self.columns, where, self.n_classes, first)
         if first is None:
             raise InputError(f"{where} has no rows")
         spread = partial(ordered, threads=self.threads)
-        scanner = self.scanner(layout, split)
-        gathered = gather(chain([first], stream), scanner, spread, progress)
+        gathered = gather(pieces, self.scanner(layout, split), spread, progress)
         self.check_gathered(gathered, where)
         return gathered, layout
 
@@ -298,6 +307,17 @@ class Reconciler:
 
 def _certified(pair: ReconciledPair, points: Sequence[Point]) -> ReconciledPair:
     return replace(pair, certificate=certify(pair, points))
+
+
+def _peeked(pieces: Iterable[Piece]) -> tuple[pa.RecordBatch | None, Iterable[Piece]]:
+    """The first batch that has rows, and the pieces with it still in its place."""
+    stream = iter(pieces)
+    for piece in stream:
+        rows = iter(piece)
+        for item in rows:
+            if item[1].num_rows:
+                return item[1], chain([chain([item], rows)], stream)
+    return None, ()
 
 
 def _source(columns: str | Sequence[str]) -> str | tuple[str, ...]:

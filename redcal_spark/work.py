@@ -211,8 +211,8 @@ class InMemory:
         split: Split | None,
         progress: Progress,
     ) -> ScannedHere:
-        batches = table.batches(wanted)
-        found = reconciler.gather(batches, table.schema, table.name, split, progress)
+        pieces = table.pieces(wanted)
+        found = reconciler.gather_pieces(pieces, table.schema, table.name, split, progress)
         return ScannedHere(*found, self.threads)
 
     def write_rows(

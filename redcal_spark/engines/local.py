@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import TypeVar
 
@@ -23,6 +24,7 @@ from redcal_spark.kernel import (
 from redcal_spark.metrics import Totals, brier_sum, pair_counts
 from redcal_spark.parallel import blas, cores, ordered
 from redcal_spark.patches import Patch
+from redcal_spark.room import Room
 from redcal_spark.statistics import (
     GapSums,
     Residuals,
@@ -67,10 +69,12 @@ class LocalEngine:
             known = scan.classified if own else scan.own_classified()
             return Rows(scan.active, rules, known if wanted else None, own=own)
 
-        self._parts = list(ordered(rows_of, [s for s in scans if s.active.rows], threads))
+        self._pool = ThreadPoolExecutor(cores(threads))
+        self._parts = list(self._each(rows_of, [s for s in scans if s.active.rows]))
         self._counts: list[Ints] = []
         self._count()
         self._gaps: GapSums | None = None
+        self._rooms: list[Room] = []  # for the pieces of one event after the other
         self._blas = blas().limit(limits=1, user_api="blas")
 
     def disagreements(self) -> Sequence[Ints]:
@@ -78,8 +82,9 @@ class LocalEngine:
 
     def freeze(self, event: Disagreement | None) -> LocalRegion:
         if event is None:
-            return LocalRegion(self, None)
-        return LocalRegion(self, [part.in_event(event) for part in self._parts])
+            return LocalRegion(self)
+        rows = int(self._counts[event.loss][event.a1, event.a2])
+        return LocalRegion(self, rows, lambda part: part.in_event(event))
 
     def replay(self, log: Sequence[Patch]) -> LocalRegion | None:
         if not log:
@@ -89,7 +94,7 @@ class LocalEngine:
             for patch in log:
                 part.apply(patch)
 
-        list(ordered(go, self._parts, self._threads))
+        list(self._each(go, self._parts))
         self._gaps = None
         last = log[-1]
         if last.kind == "score":
@@ -99,7 +104,12 @@ class LocalEngine:
             return None
         # the round's events are still those of its start: closing the region lets them follow
         self._count()
-        return LocalRegion(self, [part.frozen for part in self._parts if part.frozen is not None])
+
+        def frozen(part: Rows) -> Index:
+            assert part.frozen is not None
+            return part.frozen
+
+        return LocalRegion(self, sum(len(frozen(part)) for part in self._parts), frozen)
 
     def gaps(self) -> GapSums:
         if self._gaps is None:
@@ -122,8 +132,20 @@ class LocalEngine:
             old[:, j] = fresh[:, j]
 
     def close(self) -> None:
-        self._parts = []
+        self._parts, self._rooms = [], []
+        self._pool.shutdown()
         self._blas.restore_original_limits()
+
+    def _each(self, work: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
+        return ordered(work, items, self._threads, self._pool)
+
+    def _groups(self, rows: int) -> list[list[Rows]]:
+        """The parts, a group per thread, of about as many rows each, if an event has so many."""
+        n = max(1, min(cores(self._threads), rows // WORTH_A_THREAD))
+        ends = np.cumsum([len(part) for part in self._parts])
+        shares = [int(ends[-1]) * i // n for i in range(1, n)]
+        bounds = [0, *np.searchsorted(ends, shares).tolist(), len(self._parts)]
+        return [self._parts[a:b] for a, b in pairwise(bounds) if a < b]
 
     def _n_classes(self) -> int:
         return self._parts[0].f[0].shape[1] if self._parts else 0
@@ -133,13 +155,11 @@ class LocalEngine:
         d = self._n_classes()
         rows, labels, one, two = (np.zeros((2, d), np.int64) for _ in range(4))
         empty = GapSums(rows, labels, (one, two))
-        found = ordered(
-            lambda part: gap_sums(part.current(), self.rules, wanted), self._parts, self._threads
-        )
+        found = self._each(lambda part: gap_sums(part.current(), self.rules, wanted), self._parts)
         return sum(found, empty)
 
     def _settle(self) -> None:
-        list(ordered(Rows.settle, self._parts, self._threads))
+        list(self._each(Rows.settle, self._parts))
         self._count()
 
     def _count(self) -> None:
@@ -156,22 +176,35 @@ class LocalEngine:
 
 
 class LocalRegion:
-    """Rows of an event gathered into a piece of memory per thread, or all rows where they are."""
+    """Rows of an event gathered into a piece of memory per thread, or all rows where they are.
 
-    def __init__(self, engine: LocalEngine, index: list[Index] | None):
+    One at a time: the next event is gathered in the same memory.
+    """
+
+    def __init__(
+        self, engine: LocalEngine, rows: int = 0, find: Callable[[Rows], Index] | None = None
+    ):
+        """rows: of the event, all in all; find: those in a part. None: everywhere."""
         self._engine = engine
+        self._each = engine._each
         self._known: tuple[int, Residuals] | None = None
-        self._groups: list[list[_Place]] | None = None  # where the rows of each piece are from
-        if index is None:
+        self._places: list[list[_Place]] | None = None  # where the rows of each piece are from
+        if find is None:
             self._pieces = engine._parts
         else:
-            self._groups = _groups(list(zip(engine._parts, index, strict=True)), engine._threads)
-            self._pieces = list(self._each(_gathered, self._groups))
+            groups = engine._groups(rows)
+            while len(engine._rooms) < len(groups):
+                engine._rooms.append(Room())
+
+            def gathered(item: tuple[Room, list[Rows]]) -> tuple[list[_Place], Rows]:
+                places = [(part, find(part)) for part in item[1]]
+                return places, Rows.gathered(places, item[0])
+
+            found = list(self._each(gathered, list(zip(engine._rooms, groups, strict=False))))
+            self._places = [places for places, _ in found]
+            self._pieces = [piece for _, piece in found]
         self._before = self._counts() if engine.totals is not None else []
         self._models_before: dict[int, _OfModel] = {}
-
-    def _each(self, work: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
-        return ordered(work, items, self._engine._threads)
 
     def sums(self) -> Sums:
         return _total(list(self._each(lambda piece: sums(piece.current()), self._pieces)))
@@ -202,17 +235,22 @@ class LocalRegion:
     def _counts(self) -> list[Ints]:
         """Of the rows here, whose events are up to date: pairs of actions per loss, then events."""
         losses = self._engine.rules.losses
-        found = [
-            pair_counts(piece.actions, losses) + event_counts(piece.events, losses)
-            for piece in self._pieces
-        ]
+
+        def counted(piece: Rows) -> list[Ints]:
+            return pair_counts(piece.actions, losses) + event_counts(piece.events, losses)
+
+        found = self._each(counted, self._pieces)
         return [np.sum(counts, axis=0) for counts in zip(*found, strict=True)]
 
     def _of_model(self, model: int) -> _OfModel:
         """What patches of a model change beside: squared errors, label and score sums per cell."""
         known = self.residuals(model)
-        squares = sum(brier_sum(p.f[model - 1], p.y) for p in self._pieces if p.y is not None)
-        return squares, known.labels.copy(), known.scores.copy()
+
+        def squares(piece: Rows) -> int:
+            assert piece.y is not None
+            return brier_sum(piece.f[model - 1], piece.y)
+
+        return sum(self._each(squares, self._pieces)), known.labels.copy(), known.scores.copy()
 
     def _change(self, totals: Totals) -> Totals:
         """What was done to the totals. A model that was not patched need not be looked at."""
@@ -233,10 +271,10 @@ class LocalRegion:
 
     def close(self) -> None:
         engine = self._engine
-        if self._groups is None:
+        if self._places is None:
             engine._settle()
         else:
-            pairs = list(zip(self._pieces, self._groups, strict=True))
+            pairs = list(zip(self._pieces, self._places, strict=True))
             for changes in self._each(self._put_back, pairs):
                 for count, change in zip(engine._counts, changes, strict=True):
                     count += change
@@ -257,19 +295,6 @@ class LocalRegion:
             part.release()
             start += len(rows)
         return [new - old for new, old in zip(after, before, strict=True)]
-
-
-def _groups(places: list[_Place], threads: int | None) -> list[list[_Place]]:
-    """A group per thread, of about as many rows each."""
-    ends = np.cumsum([len(rows) for _, rows in places])
-    total = int(ends[-1]) if places else 0
-    n = max(1, min(cores(threads), total // WORTH_A_THREAD))
-    cuts = [0, *np.searchsorted(ends, [total * i // n for i in range(1, n)]), len(places)]
-    return [places[a:b] for a, b in pairwise(cuts) if a < b]
-
-
-def _gathered(places: list[_Place]) -> Rows:
-    return Rows.concat([part.take(rows) for part, rows in places])
 
 
 def _total(found: Sequence[T]) -> T:

@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 import pyarrow as pa
 
 from redcal_spark.errors import InputError, RunError
+from redcal_spark.gather import Piece
 from redcal_spark.store.targets import Existing, Target
 
 Mode = Literal["overwrite", "append"]
@@ -26,6 +27,10 @@ class Table(Protocol):
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """The rows, in batches, in an order that does not change."""
+        ...
+
+    def pieces(self, columns: Sequence[str]) -> Iterator[Piece]:
+        """The same rows in pieces that threads can read at the same time."""
         ...
 
     def count(self) -> int | None:

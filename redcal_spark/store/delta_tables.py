@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.fs
 from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaError
 
 from redcal_spark.errors import InputError
+from redcal_spark.gather import Piece, each_alone
 from redcal_spark.store.base import vacuumed, version_at
 from redcal_spark.store.delta_errors import unreadable
-from redcal_spark.store.files import first_line, stream
+from redcal_spark.store.files import first_line, pieces, stream
 
 
 class DeltaRsTable:
@@ -32,16 +35,39 @@ class DeltaRsTable:
             return pa.schema(self._table.schema().to_arrow())
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        try:
-            if "deletionVectors" not in (self._table.protocol().reader_features or ()):
-                dataset = self._table.to_pyarrow_dataset(filesystem=files_of(self.name))
+        with self._readable():
+            dataset = self._dataset()
+            if dataset is not None:
                 yield from stream(dataset, columns, self.name)
                 return
-            # delta-rs honours deletion vectors in its query engine only
             names = ", ".join(quoted(c) for c in columns or self.schema.names)
             found = QueryBuilder().register("t", self._table).execute(f"select {names} from t")
             for batch in found:
                 yield pa.record_batch(batch)
+
+    def pieces(self, columns: Sequence[str]) -> Iterator[Piece]:
+        with self._readable():
+            dataset = self._dataset()
+            if dataset is None:
+                yield from each_alone(self.batches(columns))
+                return
+            for piece in pieces(dataset, columns, self.name):
+                yield self._each(piece)
+
+    def _each(self, piece: Piece) -> Piece:
+        with self._readable():
+            yield from piece
+
+    def _dataset(self) -> ds.Dataset | None:
+        """None for a table with deletion vectors: delta-rs's query engine alone honours them."""
+        if "deletionVectors" in (self._table.protocol().reader_features or ()):
+            return None
+        return self._table.to_pyarrow_dataset(filesystem=files_of(self.name))
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        try:
+            yield
         except (DeltaError, OSError, InputError) as err:
             newest = DeltaTable(self.name).version()
             gone = isinstance(err.__cause__ or err, FileNotFoundError)

@@ -9,6 +9,8 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +20,21 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from redcal_spark.errors import InputError
-from redcal_spark.store.parquet import put_together, read_parquet
+from redcal_spark.gather import Piece, each_alone, numbered
+from redcal_spark.parallel import cores
+from redcal_spark.store.parquet import (
+    RowGroups,
+    batch_rows,
+    in_files,
+    in_row_groups,
+    put_together,
+    read_parquet,
+)
+from redcal_spark.tables import BATCH
 
 PACKED = (".br", ".bz2", ".gz", ".lz4", ".zst")  # which pyarrow unpacks by the name
 UNREADABLE = (pa.ArrowException, OSError, UnicodeError)  # names of columns may be no UTF-8
+GROUPS_A_CORE = 4  # with fewer, some cores would have nothing to do at the end
 SEEN_BYTES = 2**24  # of a CSV file, to tell the types of its columns
 
 
@@ -44,6 +57,9 @@ class FileTable:
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         yield from stream(self._dataset, columns, self.name)
+
+    def pieces(self, columns: Sequence[str]) -> Iterator[Piece]:
+        return pieces(self._dataset, columns, self.name)
 
     def count(self) -> int | None:
         return int(self._dataset.count_rows()) if self.kind == "parquet" else None
@@ -106,14 +122,57 @@ def stream(
 ) -> Iterator[pa.RecordBatch]:
     """Batches of a dataset; memory does not grow with the table, nor with its row groups."""
     wanted = list(dataset.schema.names if columns is None else columns)
-    try:
-        if isinstance(getattr(dataset, "format", None), ds.ParquetFileFormat):
-            found = read_parquet(dataset, wanted)
+    with _readable(dataset, name):
+        if _is_parquet(dataset):
+            found = read_parquet(in_files(dataset), dataset.schema, wanted)
         else:
             found = dataset.to_batches(columns=wanted, batch_readahead=2, fragment_readahead=1)
         yield from put_together(found)
+
+
+def pieces(dataset: ds.Dataset, columns: Sequence[str], name: str) -> Iterator[Piece]:
+    """The same in pieces, of row groups that a thread reads on its own where there are many.
+
+    Of few row groups, columns are unpacked at the same time instead: by `stream`.
+    """
+    with _readable(dataset, name):
+        groups = in_row_groups(dataset) if _is_parquet(dataset) else iter(())
+        first = list(islice(groups, GROUPS_A_CORE * cores()))
+    if len(first) < GROUPS_A_CORE * cores():
+        yield from each_alone(stream(dataset, columns, name))
+        return
+    rows = None
+
+    def read(some: list[RowGroups], start: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+        with _readable(dataset, name):
+            found = read_parquet(some, dataset.schema, columns, rows, threads=False)
+            yield from numbered(put_together(found), start)
+
+    start = 0
+    waiting: list[RowGroups] = []
+    with _readable(dataset, name):
+        with first[0].opened() as file:
+            rows = batch_rows(file, columns)
+        for group in chain(first, groups):
+            waiting.append(group)
+            count = sum(group.rows for group in waiting)
+            if count >= BATCH:
+                yield read(waiting, start)
+                start, waiting = start + count, []
+    if waiting:
+        yield read(waiting, start)
+
+
+@contextmanager
+def _readable(dataset: ds.Dataset, name: str) -> Iterator[None]:
+    try:
+        yield
     except UNREADABLE as err:
         raise InputError(f"{name}: cannot be read: {_told(err, dataset.schema)}") from err
+
+
+def _is_parquet(dataset: ds.Dataset) -> bool:
+    return isinstance(getattr(dataset, "format", None), ds.ParquetFileFormat)
 
 
 def _folder_columns(

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from redcal_spark.columns import Columns, ScoreColumns
 from redcal_spark.config import Input, ScoreTable, SplitByColumn
 from redcal_spark.errors import InputError, JoinWarning
+from redcal_spark.gather import Piece, each_alone
 from redcal_spark.readings import EXAMPLES
 from redcal_spark.splits import ColumnSplit, HashSplit, Split
 from redcal_spark.store.base import Store, Table
@@ -172,6 +173,9 @@ class JoinedTable:
                     batch = batch.append_column(name, scores)
             yield batch if columns is None else batch.select(list(columns))
 
+    def pieces(self, columns: Sequence[str]) -> Iterator[Piece]:
+        return each_alone(self.batches(columns))
+
     @cached_property
     def _joined(self) -> tuple[pd.Index[Any], int]:
         """Ids that the rows have more than once, and the number of rows that can be joined."""
@@ -221,6 +225,9 @@ class RunTable:
             kept = batch.filter(pc.equal(batch.column(self._column), self._run_id))
             if kept.num_rows:
                 yield kept.select(wanted)
+
+    def pieces(self, columns: Sequence[str]) -> Iterator[Piece]:
+        return each_alone(self.batches(columns))
 
 
 def check_join(main: Table, sides: Sequence[Side], id: str) -> None:

@@ -8,6 +8,8 @@ than a batch, and no more time.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -20,22 +22,59 @@ BATCH_BYTES = 2**25  # of a batch, about: rows may be wide
 READ_BYTES = 2**20  # of a column at a time
 
 
-def read_parquet(dataset: ds.Dataset, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The rows of a dataset of Parquet files, in order, in the types of the dataset."""
-    wanted = pa.schema([dataset.schema.field(name) for name in columns])
-    rows: int | None = None
-    for fragment in dataset.get_fragments():
-        fixed = ds.get_partition_keys(fragment.partition_expression)
-        with fragment.open() as opened:
-            file = pq.ParquetFile(
-                opened,
+@dataclass(frozen=True)
+class RowGroups:
+    """Some of a file's row groups that stand one after the other; None: all of them."""
+
+    fragment: ds.ParquetFileFragment
+    index: tuple[int, ...] | None = None
+    rows: int = 0
+
+    @contextmanager
+    def opened(self) -> Iterator[pq.ParquetFile]:
+        with self.fragment.open() as file:
+            yield pq.ParquetFile(
+                file,
+                metadata=self.fragment.metadata,
                 pre_buffer=False,
                 buffer_size=READ_BYTES,
                 coerce_int96_timestamp_unit="us",
             )
+
+
+def in_row_groups(dataset: ds.Dataset) -> Iterator[RowGroups]:
+    """The row groups of all files, in their order."""
+    for fragment in dataset.get_fragments():
+        told = fragment.metadata
+        for i in range(told.num_row_groups):
+            yield RowGroups(fragment, (i,), told.row_group(i).num_rows)
+
+
+def in_files(dataset: ds.Dataset) -> Iterator[RowGroups]:
+    return (RowGroups(fragment) for fragment in dataset.get_fragments())
+
+
+def read_parquet(
+    groups: Iterable[RowGroups],
+    types: pa.Schema,
+    columns: Sequence[str],
+    rows: int | None = None,
+    threads: bool = True,
+) -> Iterator[pa.RecordBatch]:
+    """Rows of Parquet files, in order, in the types of their dataset.
+
+    rows: how many a batch; unless told, the first file decides.
+    threads: pyarrow may unpack columns at the same time.
+    """
+    wanted = pa.schema([types.field(name) for name in columns])
+    for group in groups:
+        fixed = ds.get_partition_keys(group.fragment.partition_expression)
+        with group.opened() as file:
             there = [name for name in columns if name in file.schema_arrow.names]
-            rows = rows or _batch_rows(file, there)
-            for batch in file.iter_batches(rows or BATCH, columns=there):
+            rows = rows or batch_rows(file, there)
+            for batch in file.iter_batches(
+                rows or BATCH, row_groups=group.index, columns=there, use_threads=threads
+            ):
                 _check_texts(batch)
                 yield _shaped(batch, wanted, fixed)
 
@@ -72,8 +111,11 @@ def put_together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.concat_batches(waiting)
 
 
-def _batch_rows(file: pq.ParquetFile, columns: Sequence[str]) -> int | None:
-    """Rows a batch: fewer where they are wide, as a thousand scores a row would be."""
+def batch_rows(file: pq.ParquetFile, columns: Sequence[str]) -> int | None:
+    """Rows a batch: fewer where they are wide, as a thousand scores a row would be.
+
+    None: the file has none.
+    """
     if not file.metadata.num_row_groups:
         return None
     # pyarrow ends the process if it is asked about a chunk that was tampered with; reading says so

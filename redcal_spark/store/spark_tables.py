@@ -21,6 +21,7 @@ from pyspark.sql.types import DoubleType, StringType, StructField, StructType
 from redcal_spark.engines.spark_errors import UNREADABLE, is_sparks, told
 from redcal_spark.engines.spark_frames import arrow_schema, column
 from redcal_spark.errors import InputError, RunError
+from redcal_spark.gather import Piece, each_alone
 from redcal_spark.store.base import Table, vacuumed
 from redcal_spark.store.delta_tables import DeltaRsTable
 from redcal_spark.store.delta_writes import TRIES
@@ -114,6 +115,9 @@ class SparkTable:
         with explained(self.explain):
             found = frame.toArrow()
         yield from found.to_batches()
+
+    def pieces(self, columns: Sequence[str]) -> Iterator[Piece]:
+        return each_alone(self.batches(columns))
 
     def first(self, columns: Sequence[str]) -> pa.RecordBatch | None:
         """A few rows, to look at."""

@@ -14,6 +14,7 @@ import pytest
 from deltalake import write_deltalake
 
 from redcal_spark import ReconciledPair
+from redcal_spark.gather import Piece, each_alone
 from redcal_spark.store.deltars import DeltaRsStore
 from redcal_spark.work import InMemory
 from tests.e2e.work import CLASSES, LOSSES, Work, scores, write
@@ -144,6 +145,9 @@ class Pieces:
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         yield from self.rows.select(list(columns or self.schema.names)).to_batches(2)
+
+    def pieces(self, columns: Sequence[str]) -> Iterator[Piece]:
+        return each_alone(self.batches(columns))
 
     def count(self) -> int | None:
         return None

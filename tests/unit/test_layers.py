@@ -24,7 +24,7 @@ CONFIG = frozenset({"config_base", "config_yaml", "config", "config_file"})
 # below. A folder counts as one module.
 LAYERS: tuple[Iterable[str], ...] = (
     ("errors", "redaction", "counters", "signals", "whole"),
-    ("fixed_point",),
+    ("fixed_point", "room"),
     ("parameters",),
     ("losses", "events", "patches", "blocks"),
     ("kernel", "columns", "readings"),
@@ -70,6 +70,7 @@ WORKER_MODULES = frozenset(
         "events",
         "patches",
         "blocks",
+        "room",
         "columns",
         "readings",
         "kernel",

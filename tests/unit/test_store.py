@@ -6,9 +6,10 @@ import gzip
 import json
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from redcal_spark.errors import InputError, RunError, UsageError
-from redcal_spark.store import delta_writes, deltars
+from redcal_spark.store import delta_writes, deltars, files
 from redcal_spark.store.base import Commit
 from redcal_spark.store.delta_tables import DeltaRsTable
 from redcal_spark.store.deltars import DeltaRsStore
@@ -38,6 +39,7 @@ ROWS = pa.table({"id": [1, 2, 3, 4], "part": ["x", "x", "y", "y"], "p": [0.0, 0.
 @pytest.fixture(autouse=True)
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(files, "cores", lambda: 2)  # what is read in pieces depends on it
 
 
 def whole(name: str, columns: list[str] | None = None, **options: Any) -> pa.Table:
@@ -45,7 +47,16 @@ def whole(name: str, columns: list[str] | None = None, **options: Any) -> pa.Tab
     schema = opened.schema
     if columns is not None:
         schema = pa.schema([schema.field(column) for column in columns])
-    return pa.Table.from_batches(opened.batches(columns), schema)  # refuses any other schema
+    found = pa.Table.from_batches(opened.batches(columns), schema)  # refuses any other schema
+    in_pieces = [item for piece in opened.pieces(schema.names) for item in piece]
+    assert pa.Table.from_batches([batch for _, batch in in_pieces], schema) == found
+    assert [start for start, _ in in_pieces] == first_rows(batch for _, batch in in_pieces)
+    return found
+
+
+def first_rows(batches: Iterable[pa.RecordBatch]) -> list[int]:
+    """The numbers of their first rows."""
+    return list(accumulate((batch.num_rows for batch in batches), initial=0))[:-1]
 
 
 def once(rows: pa.Table) -> Iterator[pa.RecordBatch]:
@@ -271,6 +282,56 @@ def test_tiny_row_groups_come_in_a_few_batches() -> None:
     for start in range(0, 1_000, 10):
         pq.write_table(rows.slice(start, 10), f"t/{start:04}.parquet")
     assert len(list(STORE.open("t").batches())) == 1
+
+
+def test_many_row_groups_are_pieces_that_can_be_read_in_any_order() -> None:
+    rows = pa.table({"n": range(20 * BATCH), "s": pa.repeat("a", 20 * BATCH)})
+    Path("t").mkdir()
+    pq.write_table(rows.slice(0, 13 * BATCH), "t/a.parquet", row_group_size=BATCH)
+    pq.write_table(rows.slice(13 * BATCH), "t/b.parquet", row_group_size=BATCH // 2)
+    pieces = list(STORE.open("t").pieces(["n"]))
+    assert len(pieces) == 20  # halves are put together
+    found = [[batch for _, batch in piece] for piece in reversed(pieces)]
+    assert pa.Table.from_batches(chain.from_iterable(reversed(found))) == rows.select(["n"])
+    assert whole("t") == rows
+
+
+def test_a_piece_whose_file_vacuum_removed_meanwhile() -> None:
+    rows = pa.table({"n": range(20 * BATCH)})
+    write_deltalake("t", rows.slice(0, 1))
+    (file,) = Path("t").glob("*.parquet")
+    pq.write_table(rows, file, row_group_size=BATCH)
+    write_deltalake("t", rows.slice(0, 1), mode="overwrite")
+    pieces = list(STORE.open("t", version=0).pieces(["n"]))
+    file.unlink()
+    told = refused(RunError, lambda: list(pieces[3]))
+    assert told.startswith("t: version 0 can no longer be read: files of it are gone")
+
+
+def test_few_row_groups_are_read_in_order_a_batch_a_piece() -> None:
+    pq.write_table(pa.table({"n": range(3 * BATCH)}), "t.parquet", row_group_size=3 * BATCH)
+    pieces = [list(piece) for piece in STORE.open("t.parquet").pieces(["n"])]
+    assert [len(piece) for piece in pieces] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "delta"])
+def test_damage_in_a_later_piece_is_told_by_whoever_reads_it(kind: str) -> None:
+    rows = pa.table({"n": np.random.default_rng(1).random(20 * BATCH)})
+    if kind == "delta":
+        write_deltalake("t", rows.slice(0, 1))
+        (file,) = Path("t").glob("*.parquet")
+        pq.write_table(rows, file, row_group_size=BATCH)
+    else:
+        Path("t").mkdir()
+        file = Path("t/rows.parquet")
+        pq.write_table(rows, file, row_group_size=BATCH)
+    place = pq.ParquetFile(file).metadata.row_group(15).column(0).data_page_offset
+    with file.open("r+b") as opened:
+        opened.seek(place)
+        opened.write(b"\xff" * 64)
+    pieces = list(STORE.open("t").pieces(["n"]))
+    assert sum(batch.num_rows for _, batch in pieces[14]) == BATCH
+    assert refused(InputError, lambda: list(pieces[15])).startswith("t: cannot be read: ")
 
 
 @pytest.mark.parametrize("kind", ["parquet", "delta"])

@@ -1,0 +1,39 @@
+"""Room: memory that is used again, since fresh pages cost more than the arithmetic done in them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+
+class Room:
+    """Arrays by name, each in the place of the last one of that name."""
+
+    _free: ClassVar[list[Room]] = []  # a list's pop and append are atomic: no lock
+
+    def __init__(self) -> None:
+        self._held: dict[str, npt.NDArray[np.uint8]] = {}
+
+    @classmethod
+    @contextmanager
+    def borrowed(cls) -> Iterator[Room]:
+        """For the chunks of one call. Kept for later ones: use it for small arrays."""
+        try:
+            room = cls._free.pop()
+        except IndexError:
+            room = cls()
+        yield room
+        cls._free.append(room)
+
+    def array(self, name: str, shape: tuple[int, ...], kind: npt.DTypeLike) -> npt.NDArray[Any]:
+        """An array with anything in it."""
+        size = math.prod(shape) * np.dtype(kind).itemsize
+        held = self._held.get(name)
+        if held is None or len(held) < size:
+            self._held[name] = held = np.empty(size, np.uint8)
+        return held[:size].view(kind).reshape(shape)
