@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from redcal_spark.certificate import Certificate
+from redcal_spark.config_base import sibling
 from redcal_spark.errors import RunError, UsageError
 from redcal_spark.ledger import UNFINISHED, Ledger, RunRow
 from redcal_spark.pair import ReconciledPair
@@ -15,9 +16,16 @@ from redcal_spark.records import log_of
 from redcal_spark.store.base import Store
 
 
-def with_a_log(ledger: Ledger, digest: str, run_id: str | None) -> RunRow:
-    """A run by its id, the `latest` of all, or the last one of a configuration."""
-    rows = [row for row in ledger.rows() if row.model is not None]
+def with_a_log(ledger: Ledger, patches: str, digest: str, run_id: str | None) -> RunRow:
+    """A run by its id, the `latest` of all, or the last one of a configuration.
+
+    patches: the table that has the logs, as written; other targets may share the ledger.
+    """
+    rows = [
+        row
+        for row in ledger.rows()
+        if row.model is not None and patches_of(json.loads(row.config)) == patches
+    ]
     if run_id is not None and run_id != "latest":
         rows = [row for row in rows if row.run_id == run_id]
         if not rows:
@@ -31,6 +39,12 @@ def with_a_log(ledger: Ledger, digest: str, run_id: str | None) -> RunRow:
             "start one with: redcal fit -c FILE"
         )
     return rows[-1]
+
+
+def patches_of(recorded: dict[str, Any]) -> str:
+    """The table of patches in a configuration as it was written."""
+    output = recorded["output"]
+    return str(output.get("patches") or sibling(output["table"], "patches"))
 
 
 def unfinished(ledger: Ledger, digest: str, run_id: str | None) -> RunRow:

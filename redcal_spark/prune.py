@@ -80,11 +80,13 @@ def prune(
             found.kept[row.run_id] = needed[row.run_id]
         elif dry or _marked(job, row):
             found.runs.append(row.run_id)
-            _remove_exports(row, found)
         else:
             found.kept[row.run_id] = "someone works on it by now"
     # also of those that an earlier attempt marked and then died
     gone = [row.run_id for row in ours if row.pruned_at is not None] + found.runs
+    for row in ours:
+        if row.run_id in gone:
+            _remove_exports(row, found)
     for name in (job.tables.patches, job.tables.history, job.tables.metrics):
         found.rows[name] = (
             _count(job, name, gone)
@@ -106,10 +108,10 @@ def _needed(job: Job, rows: list[RunRow]) -> dict[str, str]:
     fitted = [row for row in rows if row.model is not None]
     for row in fitted[-1:]:
         needed[row.run_id] = "it is the newest model"
-    for last in wrote[-1:]:
-        if last.command == "apply":  # its row does not say whose model it was: keep any like it
+    for user in [*wrote[-1:], *(row for row in rows if row.status == "running")]:
+        if user.command in ("apply", "stream"):  # it does not say whose model: keep any like it
             for row in fitted:
-                if (row.patches, row.rounds) == (last.patches, last.rounds):
+                if (row.patches, row.rounds) == (user.patches, user.rounds):
                     needed[row.run_id] = f"{table} may have been written with its model"
     for run_id in [row.run_id for row in wrote[-1:]] + [job.store.last_writer(table)]:
         if run_id is not None:
@@ -166,7 +168,8 @@ def _remove_exports(row: RunRow, found: Pruned) -> None:
         if not path.is_file():
             continue
         if _digest(path) != digest:
-            found.changed.append(name)
+            if row.pruned_at is None:  # else it was told when the run was pruned
+                found.changed.append(name)
             continue
         if not found.dry:
             path.unlink()

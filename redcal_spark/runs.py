@@ -433,7 +433,8 @@ class Job:
 
     def find(self, run_id: str | None = None) -> RunRow:
         """A run by its id, or the last one of this configuration that has a log."""
-        return past.with_a_log(self.ledger, self.digest, run_id)
+        patches = past.patches_of(self.config.recorded())
+        return past.with_a_log(self.ledger, patches, self.digest, run_id)
 
     def pair_of(self, row: RunRow) -> ReconciledPair:
         """The model of a run, from ledger and patches."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 import threading
 import time
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from redcal_spark.claim import Claim
@@ -15,6 +17,8 @@ from redcal_spark.outcome import Outcome
 from redcal_spark.pair import ReconciledPair
 from redcal_spark.runs import Job
 from redcal_spark.work import Stream
+
+log = logging.getLogger(__name__)
 
 RECORD = 60.0  # seconds between two notes in the ledger of how far a stream is
 
@@ -49,10 +53,11 @@ class StreamJob(Job):
         claim = self._claimed(fresh, True, wait, True)
         if isinstance(claim, Outcome):
             return claim
-        told = _Progress(self, claim, stream)
+        told, counters = _Progress(self, claim, stream), self.work.counters
         with self._working(claim):
-            with self._phase("apply"):
+            with self._phase("apply"), counters.timed("apply") as made:
                 self._written[self.tables.table] = stream.begin(claim.row.commit, switch)
+                self._settle_dead(mark, claim, stream)
                 try:
                     stream.run(claim.row.commit, every, stop, told)
                 except BaseException:
@@ -60,27 +65,49 @@ class StreamJob(Job):
                         claim.update(**told.so_far()[1])
                     raise
                 version, done = told.so_far()
-            outputs = json.dumps({} if version is None else {self.tables.table: version})
+                made.rows = counters.rows_scanned
+            self._written = {} if version is None else {self.tables.table: version}
+            if version is not None:
+                self._write_metrics(
+                    claim, replace(pair, certificate=None), {"rows": done["rows"]}, {}
+                )
+            outputs = json.dumps(self._written)
             row = claim.end(pair.status, outputs=outputs, **self._spent(), **done)
         return Outcome(row, pair)
 
     def _check_rows_stand(self, mark: str, stream: Stream) -> None:
         """Rows that were written through a checkpoint must still be where it says."""
-        rows = [row for row in self.ledger.rows(fingerprint=mark) if row.rows]
-        if not rows:
-            return
-        run, table = rows[-1].run_id, self.tables.table
-        if stream.owner is None and self.config.output.mode == "append":
-            raise UsageError(
-                f"output.checkpoint: {stream.checkpoint} is gone, and run {run} wrote rows through "
-                f"it: without it they would all be appended to {table} again. Bring it back, or "
-                "name another output.table"
-            )
-        if stream.owner is not None and not self.store.exists(table):
-            raise UsageError(
-                f"output.table: {table} is gone, and run {run} wrote rows to it that "
-                f"{stream.checkpoint} takes for done; name another output.checkpoint to start anew"
-            )
+        table = self.tables.table
+        there = self.store.exists(table)
+        for row in self.ledger.rows(fingerprint=mark):
+            # a stream that was killed could not say; the target can, if there is one
+            rows = stream.written(row.run_id)[1] if row.rows is None and there else row.rows
+            if rows == 0:
+                continue
+            run = f"run {row.run_id} {'wrote' if rows else 'may have written'} rows"
+            if stream.owner is None and self.config.output.mode == "append" and there:
+                raise UsageError(
+                    f"output.checkpoint: {stream.checkpoint} is gone, and {run} through it: "
+                    f"without it they would all be appended to {table} again. Bring it back, or "
+                    "name another output.table"
+                )
+            if stream.owner is not None and not there:
+                raise UsageError(
+                    f"output.table: {table} is gone, and {run} to it that {stream.checkpoint} "
+                    "takes for done; name another output.checkpoint to start anew"
+                )
+
+    def _settle_dead(self, mark: str, claim: Claim, stream: Stream) -> None:
+        """Put down what streams before this one wrote that were killed and could not say so.
+
+        Their rows stay, and readers follow the ledger's rows with outputs.
+        """
+        for row in self.ledger.rows(fingerprint=mark):
+            if row.rows is None and row.run_id != claim.row.run_id:
+                version, rows = stream.written(row.run_id)
+                outputs = None if version is None else json.dumps({self.tables.table: version})
+                found = replace(row, rows=rows, outputs=outputs, previous_claim=row.claim)
+                self.ledger.replace(found)
 
 
 class _Progress:
@@ -95,7 +122,12 @@ class _Progress:
         self._claim.check()
         if version is not None:
             self._source = self._source | {"version": version}
-        self._job.listener.advance(rows)
+        if rows:
+            counters = self._job.work.counters
+            counters.jobs += 1
+            counters.rows_scanned += rows
+            self._job.listener.advance(rows)
+            log.info("a batch of %s rows, up to version %s", f"{rows:,}", self._source["version"])
         known, when = self._noted
         if self._source != known and time.monotonic() - when > RECORD:
             self._claim.update(inputs=json.dumps(self._source))

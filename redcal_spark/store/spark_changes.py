@@ -101,20 +101,21 @@ class MergeBatch:
 def last_changes(frame: DataFrame, id: str) -> DataFrame:
     """What the change data feed says last of every id; DELETED tells whether the row is gone.
 
-    A commit that removes a row and adds it, as an overwrite does, has it in the end.
+    A commit that removes a row and adds it, as an overwrite does, has it in the end. So has an
+    update, unless it changed the id itself: then nothing comes after what was there before.
     """
-    gone = col(CHANGE) == "delete"
+    gone = col(CHANGE).isin("delete", "update_preimage")
     newest_first = Window.partitionBy(column(id)).orderBy(col(VERSION).desc(), gone)
-    ranked = (
-        frame.where(col(CHANGE) != "update_preimage")
-        .withColumn(DELETED, gone)
-        .withColumn("_redcal_rank", rank().over(newest_first))
-    )
+    ranked = frame.withColumn(DELETED, gone).withColumn("_redcal_rank", rank().over(newest_first))
     return ranked.where("_redcal_rank = 1").drop("_redcal_rank", CHANGE, VERSION, TIME)
 
 
 def _in_words(told: Any, shown: list[Any]) -> list[str]:
-    lines = ["the data: output.mode: merge needs an id on every row, and no id twice in a batch:"]
+    lines = [
+        "the data: output.mode: merge needs an id on every row, and no id twice in a batch; the "
+        "batch is tried again when the stream is, so mend its rows, or start anew with "
+        "output.mode: append and another output.table:"
+    ]
     if told["nulls"]:
         lines.append(f"{told['nulls']:,} rows without an id")
     if told["twice"]:

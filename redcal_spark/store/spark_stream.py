@@ -6,6 +6,7 @@ number of the batch what it has already, so that a stream that died goes on as i
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import re
@@ -29,6 +30,7 @@ from redcal_spark.engines.spark_errors import is_sparks, told
 from redcal_spark.engines.spark_frames import arrow_schema
 from redcal_spark.errors import InputError, RunError, UsageError
 from redcal_spark.pair import ReconciledPair
+from redcal_spark.redaction import Redaction
 from redcal_spark.store.base import Commit, rows_of, run_of
 from redcal_spark.store.spark_changes import MergeBatch
 from redcal_spark.store.spark_tables import (
@@ -59,9 +61,10 @@ class Owner:
     """
 
     stream: str  # its name
-    source: str
+    source: str  # as in the configuration: what variables stand for is not kept
     source_id: str
     target: str
+    target_id: str
     mode: str
     model: str
     model_name: str
@@ -106,7 +109,7 @@ def stream_of(store: Any, config: Config, pair: ReconciledPair, model: tuple[str
     if problems:
         raise UsageError("\n".join(problems))
     assert checkpoint is not None
-    return Stream(store, given.table, pair, target, checkpoint, model)
+    return Stream(store, given.table, pair, target, checkpoint, model, config.hidden)
 
 
 class Stream:
@@ -123,9 +126,11 @@ class Stream:
         target: Target,
         checkpoint: str,
         model: tuple[str, str],
+        hidden: Redaction,
     ):
         self.store, self.spark = store, store.spark
         self.source, self.pair, self.target = source, pair, target
+        self._hidden = hidden
         self.checkpoint = Place(checkpoint).absolute.name.rstrip("/")
         self.model, self.model_name = model
         self.owner = self._owner()
@@ -159,12 +164,13 @@ class Stream:
         return max(owners, key=lambda owner: (owner.number, owner.stream), default=None)
 
     def _check_owner(self) -> None:
-        owner, target = self.owner, Place(self.target.table).absolute.name
+        owner = self.owner
         if owner is None:
             return
+        source, target = self._shown
         for what, theirs, ours, known in (
-            ("source", owner.source, self.source, owner.source_id == self.identity["id"]),
-            ("target", owner.target, target, owner.target == target),
+            ("source", owner.source, source, owner.source_id == self.identity["id"]),
+            ("target", owner.target, target, owner.target_id == self._target_id),
             ("output.mode", owner.mode, self.target.mode, owner.mode == self.target.mode),
         ):
             if not known:
@@ -173,6 +179,16 @@ class Stream:
                     f"{' as it was then' if theirs == ours else f', not {ours}'} (begun "
                     f"{owner.begun_at}); name another one to start anew"
                 )
+
+    @property
+    def _shown(self) -> tuple[str, str]:
+        """Source and target by names that may be kept."""
+        target = Place(self.target.table).absolute.name
+        return self._hidden.text(self.source), self._hidden.text(target)
+
+    @property
+    def _target_id(self) -> str:
+        return hashlib.sha256(Place(self.target.table).absolute.name.encode()).hexdigest()
 
     @property
     def other_model(self) -> str | None:
@@ -203,19 +219,21 @@ class Stream:
             if not switch:
                 raise UsageError(self.other_model)
             assert self.owner is not None
-            number, name = self.owner.number + 1, self.model_name
+            number, name = self.owner.number + 1, self._hidden.text(self.model_name)
             self._put(replace(self.owner, number=number, model=self.model, model_name=name))
         return self._ready(commit)
 
     def _fresh(self) -> Owner:
+        source, target = self._shown
         return Owner(
             stream=f"redcal-{secrets.token_hex(8)}",
-            source=self.source,
+            source=source,
             source_id=self.identity["id"],
-            target=Place(self.target.table).absolute.name,
+            target=target,
+            target_id=self._target_id,
             mode=self.target.mode,
             model=self.model,
-            model_name=self.model_name,
+            model_name=self._hidden.text(self.model_name),
             feed=self.target.mode == "merge" and self._has_feed(),
             begun_at=f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC",
         )
@@ -366,9 +384,9 @@ class Stream:
         sql = Place(self.source).absolute.sql
         ways = [f"ALTER TABLE {sql} SET TBLPROPERTIES ({FEED} = true)"]
         if self.target.mode == "append":
-            ways.append("then output.mode: merge, with another output.table")
-        else:
-            ways.append("then start anew with another output.checkpoint: rows are replaced by id")
+            ways.append("then output.mode: merge, with another output.table and checkpoint")
+        else:  # rows that were removed before the feed began would stay in the old one
+            ways.append("then start anew with another output.table and checkpoint")
         return InputError(
             f"{self.source}: {what} changed or removed rows, and this stream can follow a table "
             "that rows are added to, no other. Changes are followed through the change data feed:\n"

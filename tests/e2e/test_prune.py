@@ -12,7 +12,7 @@ import pytest
 import yaml
 from deltalake import DeltaTable, write_deltalake
 
-from redcal_spark import progress
+from redcal_spark import progress, prune
 from redcal_spark.ledger import Ledger
 from redcal_spark.store.deltars import DeltaRsStore
 from tests.e2e.test_resume import killed
@@ -122,6 +122,20 @@ def test_a_model_that_was_applied_stays(work: Work) -> None:
     assert len(found["pruned"]) == 1
 
 
+def test_a_model_that_a_stream_works_with_stays(work: Work) -> None:
+    first = work.ran()["run_id"]
+    work.ran("run", "--set", "reconcile.eta=0.03")
+    assert work.redcal("apply", "--run", first).code == 0
+    ledger = Ledger(DeltaRsStore(), "out/rows_runs")
+    row = ledger.rows()[-1]  # as a stream would write it that has not ended
+    running = replace(row, command="stream", status="running", outputs=None)
+    assert ledger.replace(replace(running, previous_claim=row.claim))
+    newest = work.ran("run", "--set", "reconcile.eta=0.05")["run_id"]
+    found = work.redcal("runs", "--prune", "--keep", "1", "--json").json
+    assert found["kept"][first] == "out/rows may have been written with its model"
+    assert newest not in found["pruned"] and len(found["pruned"]) == 1
+
+
 def test_a_run_that_failed_after_its_rows_were_written_stays(
     work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,6 +214,24 @@ def test_a_prune_that_died_is_finished_by_the_next(
     assert runs_in(work, "patches") == runs_in(work, "metrics") == {second, last}
 
 
+def test_exports_of_a_prune_that_died_are_removed_by_the_next(
+    three: tuple[Work, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work, (first, *_) = three
+    assert work.redcal("export", "-o", "one.json", "--run", first).code == 0
+
+    def dies(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(prune, "_remove_exports", dies)
+        assert work.redcal("runs", "--prune", "--keep", "2").code == 1
+    assert Path("one.json").exists()
+    found = work.redcal("runs", "--prune", "--keep", "2", "--json").json
+    assert (found["pruned"], found["files"]) == ([], [str(Path("one.json").absolute())])
+    assert not Path("one.json").exists()
+
+
 def test_other_targets_in_the_same_ledger_are_left_alone(work: Work) -> None:
     first = work.ran()["run_id"]
     work.ran("run", "--force")
@@ -209,6 +241,18 @@ def test_other_targets_in_the_same_ledger_are_left_alone(work: Work) -> None:
     work.redcal("runs", "--prune", "--keep", "1")
     assert first in runs_in(work, "patches")
     assert [row["pruned_at"] is None for row in work.runs()] == [True, True, False, True]
+
+
+def test_latest_is_of_the_patches_at_hand(work: Work) -> None:
+    first = work.ran()["run_id"]
+    ours = dict(work.tree["output"])
+    work.tree["output"] = {"table": "second/rows", "runs": "out/rows_runs"}
+    work.ran()
+    work.tree["output"] = ours
+    told = work.redcal("log", "--run", "latest", "--json")
+    assert told.code == 0, told.err
+    assert told.lines == work.redcal("log", "--run", first, "--json").lines
+    assert told.lines
 
 
 def test_exports_go_with_their_run(three: tuple[Work, list[str]]) -> None:

@@ -132,6 +132,12 @@ def test_all_tasks_mean_the_same_run() -> None:
     assert sets[0] and all(found == sets[0] for found in sets)
 
 
+def test_a_fit_that_is_tried_again_does_not_turn_the_alarm_green() -> None:
+    """Capped, it ends with 3; the second try has nothing to do, and only --fail-on tells."""
+    options = cli._parser().parse_args(parameters("fit"))
+    assert set(options.fail_on) == {"capped", "stalled", "cut"}
+
+
 def test_the_file_has_the_names_of_prod() -> None:
     options = cli._parser().parse_args(parameters("fit"))
     written, given = load_config(options.config), load_config(options.config, options.set)
