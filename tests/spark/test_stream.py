@@ -69,8 +69,8 @@ class River(Lake):
         assert told.code == 0, told.err
         return _sorted(self.table("whole/rows"))
 
-    def found(self) -> list[Any]:
-        table = self.table()
+    def found(self, name: str = "out/rows") -> list[Any]:
+        table = self.table(name)
         if "run_id" in table.column_names:
             assert table["run_id"].null_count == 0
             table = table.drop_columns(["run_id"])
@@ -164,7 +164,53 @@ def test_killed_and_started_again(river: River, mode: str, moment: str) -> None:
     old, new = river.runs()
     assert (old["run_id"], old["status"], old["error"]) == (dead["run_id"], "failed", "abandoned")
     assert new["run_id"] == again["run_id"]
+    # what the dead one wrote is known, and counted once
+    assert old["rows"] + new["rows"] == PARTS * ROWS
+    assert (old["outputs"] is None) == (old["rows"] == 0)
     assert river.streamed()["rows"] == 0
+
+
+@ONLY_CLASSIC
+@pytest.mark.slow
+def test_killed_and_then_the_checkpoint_or_the_target_is_lost(river: River) -> None:
+    river.arrive(*river.parts)
+    Path("config.yaml").write_text(yaml.safe_dump(river.tree, sort_keys=False), "utf-8")
+    command = ("apply", "-c", "config.yaml", "--engine", "spark", "--model", "model.json")
+    killed("between batches", *command, "--incremental")
+    [dead] = river.runs()
+    assert dead["rows"] is None and river.table().num_rows > 0
+    for name, told in (
+        ("out/rows_checkpoint", f"is gone, and run {dead['run_id']} wrote rows through it"),
+        ("out/rows", f"is gone, and run {dead['run_id']} may have written rows to it"),
+    ):
+        Path(name).rename("elsewhere")
+        found = river.stream()
+        assert (found.code, told in found.err) == (2, True), found.err
+        Path("elsewhere").rename(name)
+    river.streamed()
+    assert river.found() == river.expected()
+
+
+def test_what_a_stream_leaves_in_ledger_metrics_and_checkpoint(
+    river: River, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counters and metrics as of any run; of `${NAME}`, nothing."""
+    monkeypatch.setenv("PLACE", "sesame-4711")
+    river.tree["output"]["table"] = "${PLACE}/rows"
+    river.arrive(river.parts[0])
+    river.streamed()
+    [row] = DeltaTable("sesame-4711/rows_runs").to_pyarrow_table().to_pylist()
+    counters = json.loads(row["counters"])
+    assert (counters["jobs"], counters["rows_scanned"], counters["passes"]) == (1, ROWS, 1)
+    table = DeltaTable("sesame-4711/rows_metrics").to_pyarrow_table().to_pylist()
+    [written] = [x for x in table if (x["kind"], x["name"]) == ("pass", "apply")]
+    assert (written["command"], written["counted"]) == ("stream", ROWS)
+    kept = list(Path("sesame-4711/rows_checkpoint/stream").glob("*.json"))
+    text = "".join(path.read_text() for path in kept)
+    assert "${PLACE}/rows" in text and "sesame" not in text
+    assert "sesame" not in json.dumps(row, default=str)
+    river.arrive(river.parts[1])
+    assert river.streamed()["rows"] == ROWS  # the checkpoint knows its target again
 
 
 # --- following ----------------------------------------------------------------------------------
@@ -247,6 +293,7 @@ def test_changes_through_the_change_data_feed(spark: Any, river: River) -> None:
     spark.sql(f"UPDATE {table} SET a = b, note = 'once' WHERE `case` < 1040")
     spark.sql(f"UPDATE {table} SET note = 'twice' WHERE `case` < 1020")
     spark.sql(f"DELETE FROM {table} WHERE `case` BETWEEN 1010 AND 1029")
+    spark.sql(f"UPDATE {table} SET `case` = `case` + 90000 WHERE `case` IN (1036, 1037)")
     again = river.parts[0].slice(12, 2)  # gone, and back as they were
     river.arrive(again, river.parts[1])
     assert river.streamed()["source_version"] == DeltaTable("arriving").version()
@@ -255,6 +302,7 @@ def test_changes_through_the_change_data_feed(spark: Any, river: River) -> None:
     notes = {row["case"]: row["note"] for row in found}
     assert (notes[1009], notes[1012], notes[1035]) == ("twice", "n12", "once")
     assert 1010 not in notes and len(notes) == 2 * ROWS - 18
+    assert 1036 not in notes and notes[91036] == "once"  # an id that changed
 
     write_deltalake("arriving", river.parts[2], mode="overwrite")  # all go, others come
     river.streamed()
@@ -268,10 +316,15 @@ def test_changes_without_the_feed_are_a_plain_error(spark: Any, river: River, mo
     river.arrive(river.parts[0])
     river.streamed()
     before = river.found()
-    DeltaTable("arriving").update(updates={"note": "'other'"}, predicate='"case" = 1003')
+    if mode == "append":
+        DeltaTable("arriving").update(updates={"note": "'other'"}, predicate='"case" = 1003')
+    else:
+        DeltaTable("arriving").delete('"case" = 1003')
     told = river.stream()
     assert told.code == 2
-    assert "arriving: version 1 (UPDATE) changed or removed rows" in told.err
+    what = "UPDATE" if mode == "append" else "DELETE"
+    assert f"arriving: version 1 ({what}) changed or removed rows" in told.err
+    assert "with another output.table and checkpoint" in told.err
     assert "SET TBLPROPERTIES (delta.enableChangeDataFeed = true)" in told.err
     assert "a plain: redcal apply" in told.err
     assert "Traceback" not in told.err
@@ -279,12 +332,12 @@ def test_changes_without_the_feed_are_a_plain_error(spark: Any, river: River, mo
     assert [row["status"] for row in river.runs()] == ["converged", "failed"]
     if mode == "merge":  # what the error advises
         feed()
-        place = ("--set", "output.checkpoint=./second")
-        river.streamed(*place)
-        assert river.found() == river.expected()
+        river.tree["output"]["table"] = "out/second"
+        river.streamed()
+        assert river.found("out/second") == river.expected()
         DeltaTable("arriving").delete('"case" = 1004')
-        river.streamed(*place)
-        assert river.found() == river.expected()
+        river.streamed()
+        assert river.found("out/second") == river.expected()
 
 
 # --- what a stream refuses ----------------------------------------------------------------------
