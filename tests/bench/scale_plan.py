@@ -14,6 +14,7 @@ Engine = Literal["local", "spark"]
 ALPHA = 1e-4
 MOST_PATCHES = 200  # of a fit; more would measure more of the same
 WORST_STEPS = 40
+CORES = 2
 
 
 @dataclass(frozen=True)
@@ -27,13 +28,15 @@ class Case:
     repeats: int = 1
     losses: int = 1
     series: str = ""
+    cores: int = CORES  # of Spark's session
 
     @property
     def name(self) -> str:
         rows, many = self.rows, f"{self.losses} losses" if self.losses > 1 else "1 loss"
+        fewer = "" if self.cores == CORES else f", {self.cores} core"
         return (
             f"{self.series}: {self.kind} {self.engine} {self.count:,} rows, d = {rows.classes}, "
-            f"K = {rows.actions}, {many}, {rows.disagreement:.0%} disagree"
+            f"K = {rows.actions}, {many}, {rows.disagreement:.0%} disagree{fewer}"
         )
 
     @property
@@ -110,6 +113,8 @@ def _worst(sizes: Sizes) -> Iterator[Case]:
     yield Case("driver", "spark", BASE, 0, 3, series="driver")
     for count in sizes.worst:
         yield Case("worst", "spark", BASE, count, series="worst")
+    # what is said of more cores rests on this: that one of them takes twice the time
+    yield Case("worst", "spark", BASE, sizes.worst[-1], series="worst", cores=1)
 
 
 def _applied(sizes: Sizes) -> Iterator[Case]:

@@ -30,7 +30,6 @@ from tests.bench.timing import best, timed
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-CORES = 2  # of Spark's session
 WHOLE_AT_MOST = 2 * 10**9  # bytes on disk of a table that `read_table` may hold in memory
 TASKS = (2, 402)  # of empty jobs, whose difference tells what a task costs
 FAMILIES = ((1, 10, 10), (10, 10, 10), (100, 50, 100))  # losses, K, d
@@ -134,7 +133,7 @@ def on_spark(bench: Bench) -> Iterator[tuple[SparkSession, Callable[[int | None]
     from redcal_spark.session import local_session
     from redcal_spark.store.spark_work import OnSpark
 
-    spark = local_session(master=f"local[{CORES}]")
+    spark = local_session(master=f"local[{bench.case.cores}]")
 
     def work(budget: int | None = None) -> Work:
         scratch = str(bench.folder / "scratch")
@@ -161,7 +160,7 @@ def fit_there(bench: Bench) -> dict[str, Any]:
             runs.append((timed_outcome(job), job))
             bare.append(timed(lambda: frame.write.format("noop").mode("overwrite").save()))
     (seconds, outcome), job = min(runs, key=lambda run: run[0][0])
-    told = {"seconds": seconds, "bare": min(bare), "peaks": peaks, "cores": CORES}
+    told = {"seconds": seconds, "bare": min(bare), "peaks": peaks, "cores": bench.case.cores}
     return told | {"table_bytes": bench.table_bytes} | fit_told(job, outcome, scanned_bytes(job))
 
 
@@ -176,7 +175,7 @@ def worst(bench: Bench) -> dict[str, Any]:
     with on_spark(bench) as (_, work), peaks_below() as peaks:
         job = bench.job(0, work(0))
         seconds, outcome = timed_outcome(job)
-    told = {"seconds": seconds, "peaks": peaks, "cores": CORES}
+    told = {"seconds": seconds, "peaks": peaks, "cores": bench.case.cores}
     return told | fit_told(job, outcome, scanned_bytes(job))
 
 
@@ -232,7 +231,7 @@ def apply_there(bench: Bench) -> dict[str, Any]:
             bare.append(timed(lambda to=target: copied.write.format("delta").save(to)))  # type: ignore[misc]
             for written in (f"run_{number}", f"bare_{number}"):
                 shutil.rmtree(bench.folder / written)
-    told = {"seconds": min(runs), "bare": min(bare), "peaks": peaks, "cores": CORES}
+    told = {"seconds": min(runs), "bare": min(bare), "peaks": peaks, "cores": bench.case.cores}
     return told | {"patches": len(pair.log)}
 
 
@@ -254,7 +253,7 @@ def driver(bench: Bench) -> dict[str, Any]:
         empty = best(jobs, bench.case.repeats)
     few, many = TASKS
     return {
-        "cores": CORES,
+        "cores": bench.case.cores,
         "task_seconds": (empty[str(many)] - empty[str(few)]) / (many - few),
         "empty_job": empty[str(few)],
         "statistics": [statistics(*family) for family in FAMILIES],

@@ -148,15 +148,16 @@ def _worst(found: list[Found]) -> list[str]:
             spent = [p["seconds"] for p in own]
             lines.append(
                 (
-                    f"{one.case.count:,}", name, len(own), f"{size / 1e6:,.0f} MB" if size else "-",
+                    f"{one.case.count:,}", one.told["cores"], name, len(own),
+                    f"{size / 1e6:,.0f} MB" if size else "-",
                     seconds(median(spent)), seconds(max(spent)), seconds(sum(spent)),
                 )
             )  # fmt: skip
-    heads = ["rows, all active", "pass", "how many", "bytes", "median", "longest", "all"]
+    heads = ["rows, all active", "cores", "pass", "how many", "bytes", "median", "longest", "all"]
     scratch = [
-        f"- {one.case.count:,} rows, {one.told['patches']} patches: {seconds(one.told['seconds'])} "
-        f"in all; {one.told['active_bytes'] / 1e9:.2f} GB of packed rows, "
-        f"{one.told['counters']['scratch_bytes'] / 1e9:.2f} GB written to scratch"
+        f"- {one.case.count:,} rows, cores: {one.told['cores']}, {one.told['patches']} patches: "
+        f"{seconds(one.told['seconds'])} in all; {one.told['active_bytes'] / 1e9:.2f} GB of "
+        f"packed rows, {one.told['counters']['scratch_bytes'] / 1e9:.2f} GB written to scratch"
         for one in found
     ]
     return [table(heads, lines), "\n".join(scratch)] if lines else []

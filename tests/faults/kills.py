@@ -76,7 +76,7 @@ class Told:
         return [
             f"{self.runs} runs, {sum(self.kills.values())} kills: {kinds} ({self.how})",
             f"{through} runs went through, {self.resumed} were resumed from a part of their log, "
-            f"{self.again} were run again",
+            f"{self.again} were run again; {self.late} more had ended before they were struck",
             f"{self.lost:.0f} s lost; {len(self.problems)} differences",
         ]
 

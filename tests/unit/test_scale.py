@@ -209,6 +209,11 @@ def test_the_plan_is_what_was_promised() -> None:
     assert [c.losses for c in cases if c.series == "losses"] == [1, 10, 100]
     assert [c.rows.disagreement for c in cases if c.series == "disagreement"] == [0.01, 0.1, 0.5]
     assert [c.rows.actions for c in cases if c.series == "K"] == [2, 10, 50]
+    applied = [(c.engine, c.count) for c in cases if c.series == "apply"]
+    assert sorted(applied) == sorted(
+        (engine, count) for engine in ("local", "spark") for count in (10**6, 10**7)
+    )
+    assert {c.cores for c in cases if c.kind == "worst" and c.count == 10**6} == {1, 2}
     (largest,) = [c for c in cases if c.kind == "worst" and c.count == 10**7]
     assert largest.parameters["algorithm"] == "dc_then_redcal"
     assert largest.parameters["max_steps"] == 40
@@ -342,7 +347,7 @@ def test_the_minutes_of_a_cluster() -> None:
     text = scale_tell.markdown(found)
     (line,) = [x for x in text.splitlines() if x.startswith("| 1,000,000,000 |")]
     assert line.split(" | ")[3] == f"{minutes:,.1f}"
-    assert "10,000,000 rows, 5 patches: 60 s in all; 0.84 GB of packed rows, 2.52 GB" in text
+    assert "10,000,000 rows, cores: 2, 5 patches: 60 s in all; 0.84 GB of packed rows, 2.52" in text
 
 
 def test_a_ratio_that_grows_is_told() -> None:
