@@ -43,6 +43,8 @@ def main() -> int:
                 case.save(place)
                 print(f"  {seen.problems[problem]} x {problem[:300]!r}: {place}", flush=True)
         worker.close()
+        how = "the kernel allowed no" if worker.confined else "Python was watched for any"
+        print(f"{how} write outside of the folder of a case")
     return 1 if failed else 0
 
 

@@ -92,6 +92,7 @@ class Worker:
     folder: Path
     command: str = "redcal_spark.cli:main"
     seconds: float = SECONDS
+    confined: bool | None = None  # whether the kernel keeps it to its folder; told at its start
     _process: subprocess.Popen[bytes] | None = None
 
     def run(self, case: Case) -> Result:
@@ -152,8 +153,10 @@ class Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
-        if self._answer(STARTING) is None:
+        answer = self._answer(STARTING)
+        if answer is None:
             raise RuntimeError(self._died("at its start").err)
+        self.confined = bool(answer["confined"])
 
     def close(self) -> None:
         if self._process is not None:

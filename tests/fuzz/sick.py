@@ -67,6 +67,19 @@ def outside() -> int:
     return 0
 
 
+def native() -> int:
+    """As pyarrow and delta-rs would, which no audit hook hears of."""
+    import pyarrow as pa
+
+    try:
+        with pa.OSFile("../../native", "w") as file:
+            file.write(b"x")
+    except OSError as err:
+        print(err, file=sys.stderr)
+        return 2
+    return 0
+
+
 def spawn() -> int:
     subprocess.run([sys.executable, "-c", ""], check=False)
     return 0
@@ -99,6 +112,7 @@ DO: dict[str, Callable[[], int]] = {
     "beside": beside,
     "home": home,
     "outside": outside,
+    "native": native,
     "spawn": spawn,
     "unpickle": unpickle,
     "die": die,

@@ -79,6 +79,14 @@ def test_the_harness_sees(command: str, problem: str, sick: Worker) -> None:
     assert not (sick.folder / "outside").exists()
 
 
+def test_the_kernel_keeps_native_code_inside(sick: Worker) -> None:
+    result = sick.run(Case("sick", {}, ["native"]))
+    if not sick.confined:
+        pytest.skip("this kernel has no Landlock")
+    assert (result.code, "Permission denied" in result.err) == (2, True), result.err
+    assert not (sick.folder / "native").exists()
+
+
 def test_what_is_fine_is_fine(sick: Worker) -> None:
     config = {"c.yaml": base.dumped(base.csv_config())}
     assert sick.run(Case("sick", {}, ["fine"])).problems == []

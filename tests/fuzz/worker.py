@@ -2,7 +2,7 @@
 
 Python tells an audit hook of every file that it opens or makes: what lies outside the case's folder
 is refused there and then, as by a system without permission. What delta-rs and pyarrow do by
-themselves is seen by comparing the folder before and after.
+themselves is seen by comparing the folder before and after; outside of it the kernel refuses it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from tests.fuzz.confined import confine
 
 ADDRESSES = 6 * 2**30  # a stop for what runs away; what counts is the peak of resident memory
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -64,7 +66,9 @@ class Watch:
         if event == "open" and isinstance(arguments[2], int) and arguments[2] & WRITING:
             self._check(arguments[0])
         elif event in CHANGES:
-            for path in arguments[: 2 if event in ("os.rename", "os.link") else 1]:
+            both = event in ("os.rename", "os.link")
+            made = slice(1, 2) if event == "os.symlink" else slice(2 if both else 1)
+            for path in arguments[made]:  # a link may lead anywhere
                 self._check(path)
 
     def _check(self, path: Any) -> None:
@@ -85,13 +89,16 @@ def main(folder: Path, command: str) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESSES, ADDRESSES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
+    place = folder / "case"
+    place.mkdir(exist_ok=True)
+    # before anything is imported: threads that run already would be free
+    confined = confine(place, os.devnull, "/proc/self/clear_refs")
     module, name = command.split(":")
     run = getattr(import_module(module), name)
     import_module("redcal_spark.store.spark_work")  # takes seconds, which no case shall be charged
 
-    place = folder / "case"
     watch = Watch(place)
-    _answer(answers, {})
+    _answer(answers, {"confined": confined})
     for line in sys.stdin.buffer:
         given = json.loads(line)
         _answer(answers, _run(run, given, place, watch, captured))
@@ -105,7 +112,8 @@ def _answer(answers: BinaryIO, found: dict[str, Any]) -> None:
 def _run(
     command: Any, given: dict[str, Any], place: Path, watch: Watch, captured: BinaryIO
 ) -> dict[str, Any]:
-    shutil.rmtree(place, ignore_errors=True)
+    for old in place.iterdir():  # the folder itself is what the kernel knows
+        shutil.rmtree(old, ignore_errors=True)
     for name in ("home", "tmp", "work"):
         (place / name).mkdir(parents=True)
     os.environ |= {"HOME": str(place / "home"), "TMPDIR": str(place / "tmp")}
