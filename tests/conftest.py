@@ -30,5 +30,6 @@ def scratch(tmp_path: Path) -> str:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
+        here = Path(__file__).parent / "spark" in item.path.parents
+        if here or "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
