@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from redcal_spark import __version__, commands
 from redcal_spark.alerts import CONDITIONS, conditions
 from redcal_spark.compare import RECONCILE_ALPHA
-from redcal_spark.demo import ROWS
+from redcal_spark.demo import MOST_ROWS, ROWS
 from redcal_spark.errors import RedcalError
 from redcal_spark.logs import FORMATS, Context, Parser, logging_to_stderr
 from redcal_spark.prune import age
@@ -90,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
                 help="override a key, as reconcile.eta=0.02",
             )
             sub.add_argument("--engine", choices=("auto", "local", "spark"), help="what computes")
-        sub.add_argument("-q", "--quiet", action="store_true", help="say nothing but errors")
+        sub.add_argument("-q", "--quiet", action="store_true", help="no progress, no closing words")
         sub.add_argument("-v", "--verbose", action="store_true", help="say more, with tracebacks")
         sub.add_argument("--json", action="store_true", help="print for machines")
         sub.add_argument(
@@ -195,7 +195,7 @@ def _parser() -> argparse.ArgumentParser:
     sub = command(
         "demo", commands.demo, "write example data and reconcile it into ./out", config=False
     )
-    sub.add_argument("--rows", type=_positive, default=ROWS, help=f"default: {ROWS:,}")
+    sub.add_argument("--rows", type=_patients, default=ROWS, help=f"default: {ROWS:,}")
     sub.add_argument("--force", action="store_true", help="run even if nothing changed")
     return parser
 
@@ -214,6 +214,12 @@ def _positive(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"must be a whole number above 0, got {text!r}")
     return int(text)
+
+
+def _patients(text: str) -> int:
+    if (rows := _positive(text)) > MOST_ROWS:
+        raise argparse.ArgumentTypeError(f"must be at most {MOST_ROWS:,}, got {rows:,}")
+    return rows
 
 
 def _seconds(text: str) -> float:

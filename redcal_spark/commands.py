@@ -106,8 +106,11 @@ def resume(options: argparse.Namespace) -> int:
 
 def apply(options: argparse.Namespace) -> int:
     job = job_of(options)
+    streams = options.incremental or options.follow is not None
+    if options.switch_model and not streams:
+        raise UsageError("--switch-model belongs to --incremental or --follow")
     pair, called = model_of(options, job)
-    if options.incremental or options.follow is not None:
+    if streams:
         return _stream(options, job, pair, called)
     outcome = job.apply(pair, wait=options.wait)
     row = outcome.row
@@ -230,7 +233,9 @@ def export(options: argparse.Namespace) -> int:
         except OSError as err:
             raise UsageError(f"{options.output}: {err.strerror}") from err
         record_export(job, row, options.output)
-        if not options.quiet:
+        if options.json:
+            print(json.dumps({"run_id": row.run_id, "model": options.output}))
+        elif not options.quiet:
             print(f"{patches_of(pair)} in {options.output}")
     return 0
 
@@ -240,6 +245,8 @@ def report(options: argparse.Namespace) -> int:
     row = job.find(options.run)
     given = options.output
     path = path_on_demand(job.config.output) if given is None else Path(given)
+    if given is not None and not path.parent.is_dir():
+        raise UsageError(f"{given}: No such file or directory")
     write_report(job, row, path)
     if given is not None:  # the one beside the table is the newest run's, whichever that is
         record_export(job, row, given)
@@ -251,11 +258,12 @@ def report(options: argparse.Namespace) -> int:
 
 
 def runs(options: argparse.Namespace) -> int:
+    choices = options.keep is not None or options.older_than is not None or options.dry_run
+    if choices and not options.prune:
+        raise UsageError("--keep, --older-than and --dry-run belong to --prune")
     job = job_of(options)
     if options.prune or options.compact:
         return _housekeeping(options, job)
-    if options.keep is not None or options.older_than is not None or options.dry_run:
-        raise UsageError("runs: --keep, --older-than and --dry-run belong to --prune")
     found = job.ledger.rows()
     if options.json:
         for row in found:
@@ -287,15 +295,29 @@ def _housekeeping(options: argparse.Namespace, job: Job) -> int:
     return 0
 
 
+def _write_demo(config: Path) -> None:
+    try:
+        config.parent.mkdir(parents=True, exist_ok=True)
+        if config.exists() and config.read_text(encoding="utf-8") != CONFIG:
+            raise UsageError(
+                f"{config} is no longer what the demo wrote; run it with: redcal run -c {config}, "
+                "or move it out of the way"
+            )
+        config.write_text(CONFIG, encoding="utf-8")
+    except (OSError, UnicodeError) as err:
+        raise UsageError(f"{config}: cannot be written: {getattr(err, 'strerror', err)}") from err
+
+
 def demo(options: argparse.Namespace) -> int:
     """Write the demo's patients where its configuration looks for them, and run it."""
     store = DeltaRsStore()
     config = Path("conf/demo.yaml")
     if not config.exists() or config.read_text(encoding="utf-8") != CONFIG:
         config = Path("out/demo.yaml")
-        config.parent.mkdir(parents=True, exist_ok=True)
-        config.write_text(CONFIG, encoding="utf-8")
+        _write_demo(config)
     table = load_config(config).input.table
+    if (wrong := store.check_target(table, "input.table")) is not None:
+        raise UsageError(wrong)
     commit = Commit("demo", f"{options.rows}-{SEED}")
     if store.last_writer(table) != "demo" or store.open(table).count() != options.rows:
         if not options.quiet:

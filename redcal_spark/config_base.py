@@ -205,9 +205,8 @@ def _words(
         case "extra_forbidden":
             if not hints:
                 return problem("unknown key")
-            key, free = str(error["loc"][-1]), [name for name in known if name not in taken]
-            near = difflib.get_close_matches(key, free, n=1)
-            near = near or difflib.get_close_matches(key, known, n=1)
+            key = str(error["loc"][-1])
+            near = difflib.get_close_matches(key, known, n=1)
             hint = f"did you mean '{near[0]}'?" if near else f"known here: {', '.join(known)}"
             return problem(f"unknown key; {hint}")
         case "invalid_key":

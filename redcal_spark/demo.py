@@ -9,6 +9,7 @@ import pyarrow as pa
 
 CONDITIONS = ("nothing_serious", "infection", "heart_failure", "pneumonia", "sepsis")
 ROWS = 200_000
+MOST_ROWS = 10_000_000  # more than a minute, and a gigabyte
 SEED = 20_240
 
 CONFIG = """\

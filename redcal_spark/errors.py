@@ -34,6 +34,10 @@ class RunError(RedcalError):
     """A run that failed though configuration and input were right."""
 
 
+class ConflictError(RunError):
+    """Another writer was quicker: nothing was written, and the same write may be tried again."""
+
+
 class ScratchError(RunError):
     """Blocks in scratch that are not what was written. They can be made anew from the input."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from copy import copy
 from dataclasses import dataclass, replace
 
@@ -67,7 +68,7 @@ def _written(job: Job) -> Table:
     written = job.store.open(job.tables.table)
     if job.config.output.mode != "append":
         return written
-    rows = [row for row in job.ledger.rows() if job.tables.table in (row.outputs or "")]
+    rows = [row for row in job.ledger.rows() if job.tables.table in json.loads(row.outputs or "{}")]
     if not rows:
         raise UsageError(f"no finished run in {job.tables.runs} wrote {written.name}")
     return job.store.of_run(written, rows[-1].run_id)

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
+import numpy as np
+
 from redcal_spark.errors import UsageError
 from redcal_spark.fixed_point import BITS, exact
 from redcal_spark.history import Point
 from redcal_spark.losses import LossFamily
-from redcal_spark.metrics import Metrics
+from redcal_spark.metrics import Metrics, Totals
 from redcal_spark.pair import ReconciledPair
 from redcal_spark.parameters import Parameters, auto_beta
 from redcal_spark.patches import PatchLog
@@ -86,3 +88,13 @@ def beta_warning(parameters: Parameters, rows: int) -> str | None:
         f"beta: {float(given):g} is {float(auto / given):,.0f} times below the noise of {rows:,} "
         f"rows, so that patches would fit that; beta: auto would be {float(auto):g}"
     )
+
+
+def one_class(totals: Totals, names: Sequence[str] | None) -> str | None:
+    """Labels that are all alike are seldom what someone meant; for Reconcile they are not known."""
+    found = np.flatnonzero(totals.labels[0].sum(axis=0))
+    if len(found) != 1:
+        return None
+    k = int(found[0])
+    called = f"class {k}" if names is None else repr(names[k])
+    return f"all {totals.rows:,} fitting rows have the same label, {called}"

@@ -18,7 +18,7 @@ from redcal_spark.columns import Columns, Layout, plan
 from redcal_spark.config import Config
 from redcal_spark.dashboard import METRICS, metrics_table
 from redcal_spark.errors import InputError, RedcalError, RunError, ScratchError, UsageError
-from redcal_spark.guard import beta_warning
+from redcal_spark.guard import beta_warning, one_class
 from redcal_spark.history import Point
 from redcal_spark.ledger import Ledger, RunRow, config_digest, fingerprint
 from redcal_spark.metrics import Metrics, Totals
@@ -31,7 +31,7 @@ from redcal_spark.reconciler import Reconciler
 from redcal_spark.records import HISTORY, history_table
 from redcal_spark.store.base import Commit, Table
 from redcal_spark.store.inputs import open_input, pinned, split_of
-from redcal_spark.store.targets import target_of
+from redcal_spark.store.targets import RUN_ID, target_of
 from redcal_spark.verdict import audits, verdict
 from redcal_spark.work import Scanned, Work, check_rows
 
@@ -162,9 +162,12 @@ class Job:
             self._unchanged(identity)  # if it changed, that is the reason
             raise
         self._unchanged(identity)
-        told = beta_warning(self.reconciler.parameters, found.gathered.fit.rows)
-        if told is not None:
-            self.listener.note(told)
+        for told in (
+            beta_warning(self.reconciler.parameters, found.gathered.fit.rows),
+            one_class(found.gathered.fit.totals, self.reconciler.columns.classes),
+        ):
+            if told is not None:
+                self.listener.note(told)
         return found
 
     def scanned(self, table: Table, reader: Reconciler, *, tell: bool = True) -> Scanned:
@@ -188,6 +191,8 @@ class Job:
     def resume(self, run_id: str | None = None, *, wait: bool = False) -> Outcome:
         """Go on with a run that did not finish, on the input that it started with."""
         row = past.unfinished(self.ledger, self.digest, run_id)
+        if run_id is None and row.command == "run":
+            self._check_not_overtaken(row)
         self.listener.note(f"resuming run {row.run_id} ({row.command}), {row.status}")
         self.given = pinned(self.config.input, json.loads(row.inputs))
         self.__dict__.pop("_opened", None)  # it may have been looked at already
@@ -197,6 +202,16 @@ class Job:
                 f"({past.changes(json.loads(row.inputs), found)}); start a new one with: redcal run"
             )
         return self._run(row.command, False, wait, row.fingerprint)
+
+    def _check_not_overtaken(self, row: RunRow) -> None:
+        """A run that died may be older than what the target has by now."""
+        last = self.store.last_writer(self.tables.table)
+        since = [r for r in self.ledger.rows() if r.run_id == last]
+        if self.config.output.mode != "append" and since and since[-1].started_at > row.started_at:
+            raise UsageError(
+                f"run {row.run_id} is older than run {last}, whose rows {self.tables.table} has: "
+                f"they would be replaced; if that is meant: redcal resume --run {row.run_id}"
+            )
 
     def _run(self, command: str, force: bool, wait: bool, mark: str | None = None) -> Outcome:
         apply = command == "run"
@@ -419,14 +434,27 @@ class Job:
     def _done(self, mark: str, apply: bool) -> RunRow | None:
         """A finished run with this fingerprint whose rows are still there."""
         for row in reversed(self.ledger.rows(fingerprint=mark)):
-            if row.finished and (not apply or self._rows_stand(row)):
+            if row.finished and self._tables_stand(row) and (not apply or self._rows_stand(row)):
                 return row
         return None
 
+    def _tables_stand(self, row: RunRow) -> bool:
+        """Whether there still are the tables that a run wrote; the target is looked at closely."""
+        wrote = json.loads(row.outputs or "{}").keys() - {self.tables.table}
+        return all(map(self.store.exists, wrote))
+
     def _rows_stand(self, row: RunRow) -> bool:
         """Whether the rows that a run wrote are what a reader of the target finds."""
+        table = self.tables.table
         if self.config.output.mode == "append":  # beside those of other runs
-            return self.store.written(self.tables.table, row.commit) is not None
+            if self.store.written(table, row.commit) is not None:
+                return True
+            # a table forgets its history after a while, but not its rows
+            if not self.store.exists(table):
+                return False
+            there = self.store.open(table)
+            of_run = self.store.of_run(there, row.run_id)
+            return RUN_ID in there.schema.names and self.work.first(of_run, [RUN_ID]) is not None
         return self.store.last_writer(self.tables.table) == row.run_id
 
     # --- what was done --------------------------------------------------------------------------

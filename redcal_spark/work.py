@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
@@ -18,7 +19,7 @@ from redcal_spark.columns import Layout, plan
 from redcal_spark.config import Config
 from redcal_spark.counters import Counters
 from redcal_spark.engines.base import Engine
-from redcal_spark.errors import InputError, UsageError
+from redcal_spark.errors import ConflictError, InputError, UsageError
 from redcal_spark.gather import Gathered, numbered
 from redcal_spark.history import Point, history
 from redcal_spark.kernel import Scan
@@ -33,7 +34,10 @@ from redcal_spark.store.inputs import duplicate_ids
 from redcal_spark.store.paths import CATALOG_NAME, FILE_ENDINGS
 from redcal_spark.store.targets import Target
 
+log = logging.getLogger(__name__)
+
 Progress = Callable[[int], Any]
+TRIES = 5  # of a write that others were quicker than
 
 
 class Scanned(Protocol):
@@ -227,6 +231,24 @@ class InMemory:
         done = written_before(self.store, target, commit)
         if done is not None:
             return done
+        for left in reversed(range(TRIES)):
+            try:
+                return self._write_rows(table, pair, target, commit, progress, at_end)
+            except ConflictError as err:  # of two runs on one target, one is the next version
+                if not left:
+                    raise
+                log.info("%s; trying again", str(err).partition(";")[0])
+        raise AssertionError
+
+    def _write_rows(
+        self,
+        table: Table,
+        pair: ReconciledPair,
+        target: Target,
+        commit: Commit,
+        progress: Progress,
+        at_end: Callable[[], None],
+    ) -> tuple[int, int]:
         rows = self._extended(table, pair, target.suffix, target.skip)
         first = next(rows, None)  # its schema is the table's
         if first is None:

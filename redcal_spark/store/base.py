@@ -69,6 +69,31 @@ class Commit:
         return _written_by(user_metadata) == (self.run_id, self.phase)
 
 
+# Commits that leave the rows as they are; of other operations nobody can tell.
+HOUSEKEEPING = (
+    "VACUUM START",
+    "VACUUM END",
+    "OPTIMIZE",
+    "SET TBLPROPERTIES",
+    "UNSET TBLPROPERTIES",
+    "ADD FEATURE",
+    "UPGRADE PROTOCOL",
+    "CLUSTER BY",
+    "COMPUTE STATISTICS",
+)
+RECENT = 100  # versions that are looked at, from the newest back
+
+
+def writer_of(history: Iterable[Mapping[str, Any]]) -> str | None:
+    """The run that the rows are from, by a table's history, newest first; None: not of ours."""
+    for entry in history:
+        if (run := run_of(entry.get("userMetadata"))) is not None:
+            return run
+        if entry.get("operation") not in HOUSEKEEPING:
+            return None
+    return None
+
+
 def run_of(user_metadata: str | None) -> str | None:
     """The run that wrote a commit, if one of ours did."""
     return _written_by(user_metadata)[0]

@@ -14,7 +14,7 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from redcal_spark.errors import RunError, UsageError
-from redcal_spark.store.base import Commit
+from redcal_spark.store.base import RECENT, Commit
 from redcal_spark.store.delta_errors import is_delta
 from redcal_spark.store.delta_tables import files_of, quoted
 from redcal_spark.store.files import first_line
@@ -23,7 +23,6 @@ from redcal_spark.store.targets import Existing, Target
 
 T = TypeVar("T")
 TRIES = 20  # of a write that lost a race for the next version
-RECENT = 100  # versions among which one just written must be
 
 
 def _metadata(commit: Commit) -> dict[str, str]:

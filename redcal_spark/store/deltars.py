@@ -12,15 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs
 from deltalake import DeltaTable, write_deltalake
-from deltalake.exceptions import DeltaError
+from deltalake.exceptions import CommitFailedError, DeltaError
 
-from redcal_spark.errors import InputError, RedcalError, RunError, UsageError
-from redcal_spark.store.base import Commit, Mode, Table, rows_of, run_of
+from redcal_spark.errors import ConflictError, InputError, RedcalError, RunError, UsageError
+from redcal_spark.store.base import RECENT, Commit, Mode, Table, rows_of, writer_of
 from redcal_spark.store.delta_errors import is_delta, is_panic, odd_signs, unreadable
 from redcal_spark.store.delta_tables import DeltaRsTable, files_of, load_version, quoted
 from redcal_spark.store.delta_types import delta_schema, unstorable
 from redcal_spark.store.delta_writes import (
-    RECENT,
     Remembering,
     again,
     check_partitions,
@@ -172,6 +171,10 @@ class DeltaRsStore:
             if source.error is not None:
                 raise source.error from None
             ours = isinstance(err, RedcalError)
+            if isinstance(err, CommitFailedError):
+                raise ConflictError(
+                    f"{name}: another run wrote it meanwhile; start this one again"
+                ) from err
             if (isinstance(err, Exception) or is_panic(err)) and not ours:
                 raise RunError(f"{name}: could not be written: {first_line(err)}") from err
             raise
@@ -284,10 +287,9 @@ class DeltaRsStore:
         if not is_delta(name):
             return None
         try:
-            found = DeltaTable(name).history(1)
+            return writer_of(DeltaTable(name).history(RECENT))
         except (DeltaError, OSError):
             return None
-        return run_of(found[0].get("userMetadata")) if found else None
 
 
 def _table(name: str) -> DeltaTable | None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
@@ -212,6 +213,8 @@ def _csv(
                 if pa.types.is_binary(field.type):
                     raise InputError(f"{file}: column {field.name!r} is not UTF-8 text")
                 kinds[field.name] = _either(kinds.get(field.name, pa.null()), field.type)
+        for name in _with_leading_zeros(file, [n for n in kinds if kinds[n] == pa.int64()], parse):
+            kinds[name] = pa.string()
         seen += file.stat().st_size
         if seen > SEEN_BYTES:
             break
@@ -224,6 +227,25 @@ def _csv(
     convert.column_types = schema
     options = ds.CsvFileFormat(parse_options=parse, convert_options=convert)
     return schema, options
+
+
+def _with_leading_zeros(
+    file: Path, columns: list[str], parse: pa.csv.ParseOptions
+) -> Iterator[str]:
+    """Columns of codes, such as 00123, which are no numbers."""
+    options = pa.csv.ConvertOptions(
+        include_columns=columns,
+        include_missing_columns=True,
+        column_types=dict.fromkeys(columns, pa.string()),
+    )
+    look = pa.csv.ReadOptions(block_size=SEEN_BYTES)
+    if not columns:
+        return
+    with pa.csv.open_csv(file, look, parse, options) as reader:
+        for batch in islice(reader, 1):
+            for name in columns:
+                if pc.any(pc.match_substring_regex(batch.column(name), "^[+-]?0[0-9]")).as_py():
+                    yield name
 
 
 def _either(one: pa.DataType, two: pa.DataType) -> pa.DataType:

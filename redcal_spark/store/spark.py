@@ -21,10 +21,9 @@ from redcal_spark.engines.scratch import remove_folder
 from redcal_spark.engines.spark_errors import is_sparks, told
 from redcal_spark.engines.spark_frames import arrow_schema, column
 from redcal_spark.errors import InputError, RunError, UsageError
-from redcal_spark.store.base import Commit, Mode, rows_of, run_of, version_at
+from redcal_spark.store.base import RECENT, Commit, Mode, rows_of, version_at, writer_of
 from redcal_spark.store.delta_tables import DeltaRsTable
 from redcal_spark.store.delta_types import delta_schema, unstorable
-from redcal_spark.store.delta_writes import RECENT
 from redcal_spark.store.deltars import DeltaRsStore
 from redcal_spark.store.files import FileTable
 from redcal_spark.store.folders import beside, missing_folders, remove_empty
@@ -454,7 +453,9 @@ class SparkStore:
         return self.spark.read.table(place.sql)
 
     def last_writer(self, name: str) -> str | None:
-        return run_of(self.history(name, 1)[0]["userMetadata"]) if self.exists(name) else None
+        if not self.exists(name):
+            return None
+        return writer_of(entry.asDict() for entry in self.history(name, RECENT))
 
 
 def _utc(time: datetime) -> datetime:

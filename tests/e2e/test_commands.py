@@ -307,6 +307,53 @@ def test_names_that_look_like_markup_are_printed_as_they_are(work: Work) -> None
     assert "[red]home / :warning:" in work.redcal("log").out
 
 
+def test_demo_where_it_cannot_write(work: Work) -> None:
+    Path("out").write_text("mine")
+    told = work.cli("demo")
+    assert told.code == 2
+    assert "out/demo.yaml: cannot be written: File exists" in told.err
+    Path("out").unlink()
+    Path("out").mkdir()
+    Path("out/demo.yaml").write_text("input: {}")
+    told = work.cli("demo")
+    assert told.code == 2
+    assert "out/demo.yaml is no longer what the demo wrote" in told.err
+    assert Path("out/demo.yaml").read_text() == "input: {}"
+    with pytest.raises(SystemExit) as left:
+        work.cli("demo", "--rows", "99999999999999")
+    assert left.value.code == 2
+
+
+def test_options_that_would_do_nothing_are_refused(work: Work) -> None:
+    for arguments, text in (
+        (("apply", "--switch-model"), "--switch-model belongs to --incremental or --follow"),
+        (("runs", "--compact", "--keep", "3"), "belong to --prune"),
+        (("runs", "--compact", "--dry-run"), "belong to --prune"),
+    ):
+        told = work.redcal(*arguments)
+        assert (told.code, text in told.err) == (2, True), told.err
+
+
+def test_files_that_are_written_are_told_to_machines_too(work: Work) -> None:
+    run_id = work.ran()["run_id"]
+    told = work.redcal("export", "-o", "model.json", "--json")
+    assert told.json == {"run_id": run_id, "model": "model.json"}
+    for command in ("export", "report"):
+        told = work.redcal(command, "-o", "not/there/file")
+        assert (told.code, told.out) == (2, "")
+        assert "not/there/file: No such file or directory" in told.err
+    assert not Path("not").exists()
+
+
+def test_labels_that_are_all_alike_are_told(work: Work) -> None:
+    table = scores()
+    alike = ["grave" if x is not None else None for x in table["outcome"].to_pylist()]
+    write(table.set_column(1, "outcome", pa.array(alike)))
+    assert "fitting rows have the same label, 'grave'" in work.redcal("fit").err
+    write(scores())
+    assert "the same label" not in work.redcal("fit").err
+
+
 def test_evaluate_before_any_run_says_what_to_do(work: Work) -> None:
     told = work.redcal("evaluate")
     assert (told.code, told.out) == (2, "")

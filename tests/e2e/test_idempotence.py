@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import yaml
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
+from redcal_spark.store.deltars import DeltaRsStore
 from tests.e2e.work import LOSSES, Work, scores, write
 
 
@@ -123,6 +125,50 @@ def test_rows_that_someone_else_overwrote_are_written_again(work: Work) -> None:
     assert work.ran()["unchanged"]
     work.redcal("apply")
     assert "unchanged" not in work.ran()
+
+
+def vacuum() -> None:
+    DeltaTable("out/rows").vacuum(0, dry_run=False, enforce_retention_duration=False)
+
+
+def optimize() -> None:
+    DeltaTable("out/rows").optimize.compact()
+
+
+def properties() -> None:
+    DeltaTable("out/rows").alter.set_table_properties({"delta.logRetentionDuration": "30 days"})
+
+
+@pytest.mark.parametrize("tidy", [vacuum, optimize, properties])
+def test_housekeeping_of_the_target_does_not_make_its_rows_anothers(
+    work: Work, tidy: Callable[[], None]
+) -> None:
+    work.ran("run", "--force")
+    last = work.ran("run", "--force")["run_id"]
+    tidy()
+    told = work.ran()
+    assert (told["run_id"], told["unchanged"]) == (last, True)
+
+
+@pytest.mark.parametrize("lost", ["patches", "history"])
+def test_a_run_whose_tables_are_gone_is_not_done(work: Work, lost: str) -> None:
+    first = work.ran()
+    shutil.rmtree(f"out/rows_{lost}")
+    again = work.ran()
+    assert "unchanged" not in again and again["run_id"] != first["run_id"]
+    assert work.redcal("log", "--json").code == 0
+    assert work.ran()["unchanged"]
+
+
+def test_appended_rows_outlive_the_history_that_tells_of_them(
+    work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work.tree["output"]["mode"] = "append"
+    work.ran()
+    with monkeypatch.context() as patched:  # as when the table's log was cleaned up
+        patched.setattr(DeltaRsStore, "written", lambda *_, **__: None)
+        assert work.ran()["unchanged"]
+    assert work.table().num_rows == 600
 
 
 def test_a_delta_input_is_known_by_its_version(work: Work) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from redcal_spark.runs import Job
 from redcal_spark.store.deltars import DeltaRsStore
 from redcal_spark.store.targets import target_of
 from redcal_spark.work import InMemory
+from tests.e2e.test_claims import ended, start
 from tests.e2e.work import Work, scores, write
 
 
@@ -288,6 +290,45 @@ def test_appended_rows_name_their_run(appending: Work) -> None:
     assert sorted(kept, key=lambda r: r["case"]) == sorted(
         first.to_pylist(), key=lambda r: r["case"]
     )
+
+
+def test_evaluating_after_a_fit_takes_the_rows_of_the_last_run_that_wrote_some(
+    appending: Work,
+) -> None:
+    appending.ran()
+    appending.ran("fit", "--set", "reconcile.eta=0.02")
+    told = appending.redcal("evaluate", "--json")
+    assert told.code == 0, told.err
+    assert told.json["splits"]["fit"]["before"]
+
+
+@pytest.mark.parametrize("mode", ["overwrite", "merge"])
+def test_a_run_that_another_one_overtakes_writes_its_rows_after_it(
+    work: Work, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    work.tree["output"]["mode"] = mode
+    work.ran()
+    Path("other.yaml").write_text(Path("config.yaml").read_text("utf-8"), "utf-8")
+    extended = InMemory._extended
+    meanwhile: list[Any] = []
+
+    def overtaken(self: InMemory, *given: Any) -> Iterator[pa.RecordBatch]:
+        yield from extended(self, *given)
+        if not meanwhile:
+            other = start("run", "--json", "--set", "reconcile.eta=0.2", config="other.yaml")
+            meanwhile.append(ended(other))
+
+    monkeypatch.setattr(InMemory, "_extended", overtaken)
+    mine = work.ran("run", "--set", "reconcile.eta=0.02")
+    [(code, out, err)] = meanwhile
+    assert code == 0, err
+    assert mine["outputs"]["out/rows"] == json.loads(out)["outputs"]["out/rows"] + 1
+    monkeypatch.undo()
+    monkeypatch.chdir(work.folder)
+    found = work.table().sort_by("case").to_pylist()
+    work.tree["output"] = {"table": "fresh/rows"}
+    work.ran("run", "--set", "reconcile.eta=0.02")
+    assert found == work.table("fresh/rows").sort_by("case").to_pylist()
 
 
 def test_appending_with_partitions_of_ones_own(appending: Work) -> None:

@@ -163,6 +163,21 @@ def test_resume_names_what_it_continues_and_keeps_its_input(delta: Work) -> None
     assert "no run 'x' in" in delta.redcal("resume", "--run", "x").err
 
 
+def test_resume_does_not_put_old_rows_over_newer_ones(delta: Work) -> None:
+    Path("config.yaml").write_text(yaml.safe_dump(delta.tree, sort_keys=False), "utf-8")
+    killed("first patch", "run", "-c", "config.yaml")
+    write_deltalake("scores", scores(40, seed=9), mode="append")
+    newest = delta.ran()
+    told = delta.redcal("resume")
+    assert told.code == 2
+    assert f"is older than run {newest['run_id']}, whose rows out/rows has" in told.err
+    assert delta.table().num_rows == 640
+    dead = delta.runs()[0]["run_id"]
+    assert f"redcal resume --run {dead}" in told.err
+    assert delta.redcal("resume", "--run", dead).code == 0
+    assert delta.table().num_rows == 600
+
+
 def test_resume_needs_the_same_configuration(delta: Work) -> None:
     Path("config.yaml").write_text(yaml.safe_dump(delta.tree, sort_keys=False), "utf-8")
     killed("first patch", "run", "-c", "config.yaml")

@@ -271,6 +271,15 @@ def test_the_identity_of_files_tells_of_changes() -> None:
 # --- what is read ---------------------------------------------------------------------------------
 
 
+def test_codes_with_leading_zeros_are_texts(tmp_path: Path) -> None:
+    Path("t.csv").write_text("id,zip,n,zero,p\n01,00123,10,0,0.5\n1,20095,-7,0,0.25\n")
+    found = whole("t.csv")
+    assert found.to_pydict() == {
+        "id": ["01", "1"], "zip": ["00123", "20095"], "n": [10, -7], "zero": [0, 0],
+        "p": [0.5, 0.25],
+    }  # fmt: skip
+
+
 def test_tiny_row_groups_come_in_a_few_batches() -> None:
     rows = pa.table({"n": range(20_000), "s": pa.array(["a", "b"] * 10_000).dictionary_encode()})
     pq.write_table(rows, "t.parquet", row_group_size=7)
