@@ -171,7 +171,8 @@ class _Reader:
             if not on_grid(q):
                 self._reject_values(name, values, q, part)
             grid[part] = q
-            off[part] = np.abs(q @ ones - ONE) > SUM_TOLERANCE
+            # unlike `@`, np.dot lets other threads work meanwhile
+            off[part] = np.abs(np.dot(q, ones) - ONE) > SUM_TOLERANCE
         return off
 
     def _reject_values(self, name: str, values: Floats, q: Floats, part: slice) -> None:

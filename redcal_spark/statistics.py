@@ -25,7 +25,13 @@ def score_sums(f: Grid) -> Ints:
 
 def column_sums(f: Floats) -> Ints:
     """Of grid integers as float64: exact below 2^27 rows."""
-    return (np.ones(len(f)) @ f).astype(np.int64)
+    return product(np.ones(len(f)), f)
+
+
+def product(a: Floats, b: Floats) -> Ints:
+    """The product of integers in float64. Unlike `@`, np.dot lets other threads work meanwhile."""
+    found: Ints = np.dot(a, b).astype(np.int64)
+    return found
 
 
 def label_sums(y: Grid, n_classes: int) -> Ints:
@@ -56,8 +62,7 @@ def cell_score_sums(actions: Actions, f: Grid, losses: LossFamily) -> Ints:
     """Sums of scores per cell, cell x class."""
     total = np.zeros((losses.n_cells, f.shape[1]), np.int64)
     for part in chunks(len(f), losses.n_cells):
-        product = membership(actions[:, part], losses) @ f[part].astype(np.float64)
-        total += product.astype(np.int64)
+        total += product(membership(actions[:, part], losses), f[part].astype(np.float64))
     return total
 
 
@@ -162,14 +167,14 @@ def _patched(rows: Rows, patch: Patch) -> Residuals:
             if old is None:
                 scores[region.action] += column_sums(new)
             else:
-                scores += (membership(before, losses) @ (new - old)).astype(np.int64)
+                scores += product(membership(before, losses), new - old)
             after = actions[:, touched]
             moved = np.flatnonzero((before != after).any(axis=0))
             if len(moved):
                 moves = membership(after[:, moved], losses) - membership(before[:, moved], losses)
                 counts += moves.sum(axis=1).astype(np.int64)
-                scores += (moves @ new[moved]).astype(np.int64)
-                labels += (moves @ label_rows(y[touched[moved]], f.shape[1])).astype(np.int64)
+                scores += product(moves, new.take(moved, axis=0))
+                labels += product(moves, label_rows(y.take(touched[moved], axis=0), f.shape[1]))
     return Residuals(counts, labels, scores)
 
 

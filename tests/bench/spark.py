@@ -207,6 +207,9 @@ def whole(sizes: Sizes) -> Result:
         )
 
 
+DOUBLES = pa.list_(pa.float64())  # as new scores are, whatever the old ones were
+
+
 @dataclass(frozen=True)
 class Copy:
     """The columns of an applied frame, without computing any: scores copied, the rest constant."""
@@ -217,8 +220,7 @@ class Copy:
         for batch in batches:
             n = batch.num_rows
             new = [
-                batch.column("scores_a"),
-                batch.column("scores_b"),
+                *(batch.column(name).cast(DOUBLES) for name in ("scores_a", "scores_b")),
                 *([pa.array(["3"] * n)] * 4),
                 *([pa.array(np.ones(n, np.bool_))] * 2),
             ]

@@ -42,7 +42,7 @@ MEMORY = 1.5 * 2**30  # bytes, beside the active rows
 @dataclass(frozen=True)
 class Sizes:
     rows: int = 10_000_000
-    repeats: int = 3
+    repeats: int = 5
 
 
 QUICK = Sizes(rows=60_000, repeats=1)

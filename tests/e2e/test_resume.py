@@ -136,6 +136,33 @@ def test_killed_and_run_again(
     assert delta.ran()["unchanged"]
 
 
+@pytest.mark.parametrize("moment", ["before the rows", "write of the rows", "after the rows"])
+@pytest.mark.parametrize("mode", ["merge", "append"])
+def test_killed_while_rows_join_others(delta: Work, mode: str, moment: str) -> None:
+    def rows(name: str) -> list[str]:
+        found = delta.table(name)
+        assert (mode == "append") == ("run_id" in found.column_names)
+        kept = [n for n in found.column_names if n != "run_id"]
+        return sorted(map(str, found.select(kept).to_pylist()))
+
+    delta.tree["output"] |= {"mode": mode, "table": "whole/rows"}
+    delta.tree["reconcile"]["eta"] = 0.1
+    delta.ran()
+    delta.tree["reconcile"]["eta"] = 0.03
+    delta.ran()
+    delta.tree["output"]["table"] = "out/rows"
+    delta.tree["reconcile"]["eta"] = 0.1
+    delta.ran()
+    delta.tree["reconcile"]["eta"] = 0.03
+    Path("config.yaml").write_text(yaml.safe_dump(delta.tree, sort_keys=False), "utf-8")
+    killed(moment, "run", "-c", "config.yaml")
+    told = delta.redcal("run")
+    assert told.code == 0, told.err
+    assert "going on with run" in told.err
+    assert rows("out/rows") == rows("whole/rows")
+    assert delta.ran()["unchanged"]
+
+
 def test_a_run_that_died_after_its_last_write_is_done(delta: Work) -> None:
     Path("config.yaml").write_text(yaml.safe_dump(delta.tree, sort_keys=False), "utf-8")
     killed("after the ledger's last write", "run", "-c", "config.yaml")
