@@ -158,13 +158,13 @@ def fit(sizes: Sizes) -> Result:
         quickest = min(bare, key=lambda name: bare[name])
         what = f"fit: {sizes.rows:,} rows, d = K = 10, models {called}, against a bare read"
         ratios.append(Ratio(what, times["fit"], bare[quickest], "cost", 2.5))
-        told = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in bare.items())
+        reads = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in bare.items())
         row = min(found["fit"], key=lambda x: x["seconds"])
         phases = row["phases"]
         notes.append(
             f"fit, models {called}: {row['patches']} patches in {row['rounds']} rounds, "
             f"{row['status']}; of it scan {phases['scan']:.1f} s, patches {phases['fit']:.1f} s, "
-            f"judging {phases['judge']:.1f} s; bare reads: {told}; the quickest counts"
+            f"judging {phases['judge']:.1f} s; bare reads: {reads}; the quickest counts"
         )
     return Result(ratios, notes)
 
