@@ -105,7 +105,7 @@ class StreamJob(Job):
         for row in self.ledger.rows(fingerprint=mark):
             if row.rows is None and row.run_id != claim.row.run_id:
                 version, rows = stream.written(row.run_id)
-                outputs = None if version is None else json.dumps({self.tables.table: version})
+                outputs = json.dumps({self.tables.table: version}) if rows else None
                 found = replace(row, rows=rows, outputs=outputs, previous_claim=row.claim)
                 self.ledger.replace(found)
 
