@@ -331,7 +331,7 @@ def _statistics(found: Sequence[Found], work: Workload) -> list[str]:
 
 
 def write_chart(found: Sequence[Found], path: Path) -> bool:
-    """Ratios by rows, and seconds by bytes of a pass. False: there is nothing to draw."""
+    """Ratios by rows, and seconds of a pass by its bytes. False: there is nothing to draw."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -346,11 +346,11 @@ def write_chart(found: Sequence[Found], path: Path) -> bool:
     left.set(xscale="log", xlabel="rows", ylabel="fit / bare read", ylim=(0, None))
     left.legend()
     if passes:
-        right.plot([p.amount / 1e6 for p in passes], [p.seconds for p in passes], ".")
-        line, most = fitted(passes), max(p.amount for p in passes)
-        ends = [0.0, most]
-        right.plot([x / 1e6 for x in ends], [line.seconds(x, passes[0].cores) for x in ends], "-")
-    right.set(xlabel="MB of active rows", ylabel="seconds a pass", ylim=(0, None))
+        loads = [p.amount / p.cores for p in passes]
+        right.plot([x / 1e6 for x in loads], [p.seconds for p in passes], ".")
+        line, ends = fitted(passes), [0.0, max(loads)]
+        right.plot([x / 1e6 for x in ends], [line.seconds(x, 1) for x in ends], "-")
+    right.set(xlabel="MB of active rows per core", ylabel="seconds a pass", ylim=(0, None))
     text = io.StringIO()
     with matplotlib.rc_context({"svg.hashsalt": "redcal", "svg.fonttype": "none"}):
         figure.savefig(text, format="svg", metadata={"Date": None})
