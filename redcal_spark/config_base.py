@@ -191,6 +191,16 @@ Columns = Annotated[
 # --- sections -------------------------------------------------------------------------------------
 
 
+def _nearest(key: str, known: list[str], taken: Collection[str]) -> str | None:
+    """What an unknown key was meant to be; of two that are about as near, the one not yet set."""
+
+    def nearness(name: str) -> float:
+        ratio = difflib.SequenceMatcher(a=name, b=key).ratio()
+        return ratio if name in taken else ratio + 0.1
+
+    return max(difflib.get_close_matches(key, known), key=nearness, default=None)
+
+
 def _words(
     error: ErrorDetails, known: list[str], taken: Collection[str], hints: bool
 ) -> PydanticCustomError | None:
@@ -206,8 +216,8 @@ def _words(
             if not hints:
                 return problem("unknown key")
             key = str(error["loc"][-1])
-            near = difflib.get_close_matches(key, known, n=1)
-            hint = f"did you mean '{near[0]}'?" if near else f"known here: {', '.join(known)}"
+            near = _nearest(key, known, taken)
+            hint = f"did you mean '{near}'?" if near else f"known here: {', '.join(known)}"
             return problem(f"unknown key; {hint}")
         case "invalid_key":
             return problem("a key must be text; put it in quotes")
