@@ -212,14 +212,20 @@ def test_a_fit_with_handover_takes_three_jobs_and_one_a_handover(
     assert count <= 3 + 1
 
 
-def test_distributed_steps_are_one_job_each(spark: Any, scratch: str) -> None:
-    """Decision Calibration: the scan, its statistics, and one pass for every step and model."""
+def test_distributed_steps_are_one_job_each(
+    spark: Any, scratch: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Decision Calibration: the scan, its statistics, one pass for every step and model, judging.
+
+    Whether a rewrite pays is a matter of seconds, and of how busy the machine is.
+    """
+    monkeypatch.setattr(Stored, "rewrite_pays", False)
     problem = ("decision_calibration", 10, 5)
     frame = spark.createDataFrame(table(made(*problem)))
     with quietly():
         model = reconciler(made(*problem), scratch=scratch, driver_budget=0)
         pair, count = jobs(spark, lambda: model.fit(frame))
-    assert count <= 2 + len(pair.log) + 2 + 2  # two for a rewrite, if one paid
+    assert count <= 2 + len(pair.log) + 2 + 1
 
 
 def test_threads_of_blas_are_given_back(spark: Any, scratch: str) -> None:
