@@ -23,12 +23,8 @@ $(READY): requirements.lock setup.py
 demo: $(READY) ## reconcile two models on the bundled example
 	.venv/bin/redcal demo
 
-# Tests with a JVM wait much of the time: the others run beside them.
 test: $(READY) ## run all tests but the slow ones
-	@.venv/bin/python -m pytest -m "not slow and spark" > .venv/spark_tests.log 2>&1 & with_jvm=$$!; \
-	trap 'kill $$with_jvm' INT TERM; \
-	.venv/bin/python -m pytest -m "not slow and not spark"; others=$$?; \
-	wait $$with_jvm; jvm=$$?; cat .venv/spark_tests.log; exit $$((others | jvm))
+	.venv/bin/python -m pytest -m "not slow"
 
 test-all: $(READY) ## run every test
 	.venv/bin/python -m pytest

@@ -14,6 +14,9 @@ from tests import backends
 
 ROOT = Path(__file__).parents[2]
 CONTRACT = "tests/contract"
+PATIENCE = 1_500  # seconds; the tests in it have their own
+
+pytestmark = pytest.mark.timeout(PATIENCE + 60)
 
 
 def passed(backend: str, marks: str, *paths: str) -> int:
@@ -25,7 +28,7 @@ def passed(backend: str, marks: str, *paths: str) -> int:
         env=os.environ | {backends.VARIABLE: backend},
         capture_output=True,
         text=True,
-        timeout=570,
+        timeout=PATIENCE,
     )
     assert found.returncode == 0, f"{found.stdout[-6_000:]}\n{found.stderr[-2_000:]}"
     closing = found.stdout.strip().splitlines()[-1]
