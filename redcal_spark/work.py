@@ -231,43 +231,36 @@ class InMemory:
         done = written_before(self.store, target, commit)
         if done is not None:
             return done
+
+        def write() -> tuple[int, int]:
+            rows = self._extended(table, pair, target.suffix, target.skip)
+            first = next(rows, None)  # its schema is the table's
+            if first is None:
+                raise InputError(f"{table.name} has no rows")
+            self.store.check_rows(target, first.schema)
+            written = 0
+
+            def told(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+                nonlocal written
+                for batch in batches:
+                    written += batch.num_rows
+                    progress(batch.num_rows)
+                    yield batch
+                at_end()
+
+            version = self.store.put(target, first.schema, told(chain([first], rows)), commit)
+            if target.mode == "merge":  # most rows may have been there already
+                return self.store.written(target.table, commit) or (version, written)
+            return version, written
+
         for left in reversed(range(TRIES)):
             try:
-                return self._write_rows(table, pair, target, commit, progress, at_end)
+                return write()
             except ConflictError as err:  # of two runs on one target, one is the next version
                 if not left:
                     raise
                 log.info("%s; trying again", str(err).partition(";")[0])
         raise AssertionError
-
-    def _write_rows(
-        self,
-        table: Table,
-        pair: ReconciledPair,
-        target: Target,
-        commit: Commit,
-        progress: Progress,
-        at_end: Callable[[], None],
-    ) -> tuple[int, int]:
-        rows = self._extended(table, pair, target.suffix, target.skip)
-        first = next(rows, None)  # its schema is the table's
-        if first is None:
-            raise InputError(f"{table.name} has no rows")
-        self.store.check_rows(target, first.schema)
-        written = 0
-
-        def told(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            nonlocal written
-            for batch in batches:
-                written += batch.num_rows
-                progress(batch.num_rows)
-                yield batch
-            at_end()
-
-        version = self.store.put(target, first.schema, told(chain([first], rows)), commit)
-        if target.mode == "merge":  # most rows may have been there already
-            return self.store.written(target.table, commit) or (version, written)
-        return version, written
 
     def stream(self, config: Config, pair: ReconciledPair, model: tuple[str, str]) -> Stream:
         raise UsageError(
