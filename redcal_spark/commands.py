@@ -245,8 +245,6 @@ def report(options: argparse.Namespace) -> int:
     row = job.find(options.run)
     given = options.output
     path = path_on_demand(job.config.output) if given is None else Path(given)
-    if given is not None and not path.parent.is_dir():
-        raise UsageError(f"{given}: No such file or directory")
     write_report(job, row, path)
     if given is not None:  # the one beside the table is the newest run's, whichever that is
         record_export(job, row, given)

@@ -9,7 +9,7 @@ from typing import TextIO
 
 
 def write_whole(path: str | os.PathLike[str], write: Callable[[TextIO], object]) -> None:
-    """Write a text file beside its place, then move it there.
+    """Write a text file beside its place, then move it there; folders that are missing are made.
 
     A symbolic link is replaced, and not what it leads to. A device or a pipe, such as /dev/stdout,
     is written to: moving a file there would replace it.
@@ -21,6 +21,7 @@ def write_whole(path: str | os.PathLike[str], write: Callable[[TextIO], object])
         return
     folder, name = os.path.split(path)
     partial = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.partial")
+    os.makedirs(folder, exist_ok=True)
     try:
         with open(partial, "x", encoding="utf-8") as file:  # never through a link
             write(file)

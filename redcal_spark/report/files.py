@@ -34,7 +34,6 @@ def write_report(job: Job, row: RunRow, path: Path) -> Path:
     """Write the report of a run, whole or not at all."""
     page = render(Report.of(job, row))
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, lambda file: file.write(page))
     except OSError as err:
         raise UsageError(f"{path}: the report cannot be written: {err.strerror}") from err

@@ -339,10 +339,12 @@ def test_files_that_are_written_are_told_to_machines_too(work: Work) -> None:
     told = work.redcal("export", "-o", "model.json", "--json")
     assert told.json == {"run_id": run_id, "model": "model.json"}
     for command in ("export", "report"):
-        told = work.redcal(command, "-o", "not/there/file")
+        told = work.redcal(command, "-o", f"not/there/{command}")
+        assert (told.code, told.err) == (0, "")
+        assert Path("not/there", command).is_file()
+        told = work.redcal(command, "-o", "scores.parquet/file")
         assert (told.code, told.out) == (2, "")
-        assert "not/there/file: No such file or directory" in told.err
-    assert not Path("not").exists()
+        assert "scores.parquet/file: " in told.err
 
 
 def test_labels_that_are_all_alike_are_told(work: Work) -> None:
