@@ -127,9 +127,10 @@ class Scanner:
 
     def _scanned(self, block: Block) -> Part:
         known = classify(block, self.rules)
-        totals = measure(block, self.rules, known, audit=self.audit)
-        kept = [] if self.audit else [scan(block, self.rules, self.everywhere, known)]
-        return Part(totals, kept)
+        if self.audit:
+            return Part(measure(block, self.rules, known, audit=True))
+        kept = scan(block, self.rules, self.everywhere, known)
+        return Part(measure(block, self.rules, known, kept.counts), [kept])
 
 
 def gather(

@@ -76,9 +76,17 @@ class Totals:
 
 
 def measure(
-    block: Block, rules: Rules, known: Classified | None = None, *, audit: bool = False
+    block: Block,
+    rules: Rules,
+    known: Classified | None = None,
+    counts: Sequence[Ints] | None = None,
+    *,
+    audit: bool = False,
 ) -> Totals:
-    """The totals of labelled rows. `known`: their actions and events, where they were computed."""
+    """The totals of labelled rows.
+
+    known: their actions and events; counts: rows of every event. Both where they were computed.
+    """
     assert block.y is not None
     losses, d, y = rules.losses, block.n_classes, block.y
     actions, events = known or classify(block, rules)
@@ -92,7 +100,7 @@ def measure(
         block.rows,
         (brier_sum(block.f1, y), brier_sum(block.f2, y)),
         tuple(pair_counts(actions, losses)),
-        tuple(event_counts(events, losses)),
+        tuple(event_counts(events, losses) if counts is None else counts),
         (one, two),
         (
             cell_score_sums(actions[0], block.f1, losses),

@@ -16,6 +16,7 @@ from redcal_spark.losses import LossFamily
 from redcal_spark.metrics import Metrics, Totals, measure, optimal_label_sums
 from redcal_spark.parallel import ordered
 from redcal_spark.patches import Patch
+from redcal_spark.statistics import cell_score_sums
 from tests import oracle, problems
 from tests.helpers import block_of, brier, fit, gathered, log_of, reconciler
 from tests.oracle import ALGORITHMS, ONE, Grid, Problem
@@ -129,6 +130,24 @@ def test_totals_add_up_and_can_be_taken_away(seed: int) -> None:
     assert by_package(problem, total, model.losses) == by_package(problem, whole, model.losses)
     rest = total - parts[0] + parts[0] + Totals.none(model.losses, block.n_classes)
     assert by_package(problem, rest, model.losses) == by_package(problem, whole, model.losses)
+
+
+@pytest.mark.parametrize("actions", [[2], [7], [300], [3, 9], [9, 2, 9]])
+@pytest.mark.parametrize("rows", [0, 1, 500, 40_000])
+def test_sums_by_action_are_those_of_one_row_after_the_other(rows: int, actions: list[int]) -> None:
+    """Few and many actions, few and many rows are summed in different ways. Actions may be unused.
+
+    The scores are large: their sums must not be rounded.
+    """
+    rng, d = np.random.default_rng([rows, *actions]), 40
+    losses = LossFamily.of({f"l{k}_{i}": rng.random((k, d)) for i, k in enumerate(actions)})
+    f = rng.integers(0, ONE, (rows, d), np.int32, endpoint=True)
+    taken = np.stack([rng.integers(0, max(1, k - 1), rows) for k in actions])
+    wanted = np.zeros((losses.n_cells, d), np.int64)
+    for line, start in zip(taken, losses.offsets, strict=False):
+        np.add.at(wanted, start + line, f)
+    found = cell_score_sums(taken.astype(losses.action_type), f, losses)
+    np.testing.assert_array_equal(found, wanted)
 
 
 def test_class_labels_and_the_same_vectors_measure_alike() -> None:
