@@ -140,7 +140,7 @@ def test_sums_by_action_are_those_of_one_row_after_the_other(rows: int, actions:
     The scores are large: their sums must not be rounded.
     """
     rng, d = np.random.default_rng([rows, *actions]), 40
-    losses = LossFamily.of({f"l{k}_{i}": rng.random((k, d)) for i, k in enumerate(actions)})
+    losses = LossFamily.of({f"l{k}_{i}": rng.integers(0, 9, (k, d)) for i, k in enumerate(actions)})
     f = rng.integers(0, ONE, (rows, d), np.int32, endpoint=True)
     taken = np.stack([rng.integers(0, max(1, k - 1), rows) for k in actions])
     wanted = np.zeros((losses.n_cells, d), np.int64)
