@@ -95,6 +95,11 @@ def is_held(row: RunRow, lease: timedelta) -> bool:
     return int(pid) != os.getpid() or row.claim in _at_work
 
 
+def is_dead(row: RunRow, lease: timedelta) -> bool:
+    """Whether a run is written down as running, though nobody works on it."""
+    return row.status == "running" and not is_held(row, lease)
+
+
 def _held(row: RunRow, previous: str | None) -> RunRow:
     pid, token = os.getpid(), secrets.token_hex(8)
     _at_work.add(token)

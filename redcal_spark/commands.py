@@ -12,6 +12,7 @@ from pathlib import Path
 
 from redcal_spark import evaluation
 from redcal_spark.audit import Auditor, audit
+from redcal_spark.claim import is_dead
 from redcal_spark.compare import compare_job
 from redcal_spark.compare_chart import check_chart, write_chart
 from redcal_spark.config_file import load_config
@@ -272,6 +273,12 @@ def runs(options: argparse.Namespace) -> int:
     for row in found:
         if row.error is not None:
             console.print(f"run {row.run_id}: {row.error}", soft_wrap=True)
+        elif is_dead(row, job.lease):
+            console.print(
+                f"run {row.run_id}: its process is gone, last heard of at "
+                f"{row.heartbeat:%Y-%m-%d %H:%M:%S} UTC; `redcal resume` goes on with it",
+                soft_wrap=True,
+            )
     return 0
 
 

@@ -173,6 +173,8 @@ def test_resume_names_what_it_continues_and_keeps_its_input(delta: Work) -> None
     Path("config.yaml").write_text(yaml.safe_dump(delta.tree, sort_keys=False), "utf-8")
     killed("inside a calibration", "run", "-c", "config.yaml")
     [dead] = delta.runs()
+    gone = f"run {dead['run_id']}: its process is gone, last heard of at "
+    assert gone in delta.redcal("runs").out
     write_deltalake("scores", scores(50, seed=9), mode="append")
     told = delta.redcal("resume")
     assert told.code == 0, told.err
@@ -180,6 +182,7 @@ def test_resume_names_what_it_continues_and_keeps_its_input(delta: Work) -> None
     [row] = delta.runs()
     assert (row["run_id"], row["status"]) == (dead["run_id"], "converged")
     assert json.loads(row["inputs"])["version"] == 0
+    assert "is gone" not in delta.redcal("runs").out
     assert delta.table().num_rows == 600  # not the 650 that are there now
     again = delta.redcal("resume")
     assert again.code == 2
