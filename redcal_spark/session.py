@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import shutil
@@ -69,7 +70,22 @@ def submitted_session() -> SparkSession:
         for key in DELTA:
             if not known.contains(key):
                 builder = builder.config(key, LOCAL[key])
-    return builder.getOrCreate()
+        return builder.getOrCreate()
+    session = builder.getOrCreate()
+    atexit.register(_give_back, session)
+    return session
+
+
+def _give_back(session: SparkSession) -> None:
+    """Tell a server that a session of ours is over: it keeps what it knows of it for an hour else.
+
+    Asked once: a server that is gone would be asked for minutes.
+    """
+    client = getattr(session, "client", None)  # only on Connect
+    if client is not None:
+        with contextlib.suppress(Exception):
+            client.set_retry_policies([])
+            client.release_session()
 
 
 def active_session() -> SparkSession | None:

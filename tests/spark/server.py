@@ -1,4 +1,7 @@
-"""A Spark Connect server until standard input ends: `python -m tests.spark.server PORT`."""
+"""A Spark Connect server until standard input ends: `python -m tests.spark.server PORT`.
+
+It answers every line with the number of sessions that clients have not given back.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import sys
 
 from redcal_spark.session import local_session
 from tests.backends import stopped
+
+SERVICE = "org.apache.spark.sql.connect.service.SparkConnectService$"  # a Scala object
 
 if __name__ == "__main__":
     settings = {
@@ -16,6 +21,9 @@ if __name__ == "__main__":
         "spark.sql.artifact.isolation.enabled": "true",
         "spark.sql.artifact.isolation.alwaysApplyClassloader": "true",
     }
-    with stopped(local_session(**settings)):
+    with stopped(local_session(**settings)) as session:
         print("ready", flush=True)
-        sys.stdin.read()
+        found = session._jvm.org.apache.spark.util.Utils.classForName(SERVICE, True, False)
+        service = found.getField("MODULE$").get(None)
+        for _ in sys.stdin:
+            print(service.sessionManager().listActiveSessions().size(), flush=True)

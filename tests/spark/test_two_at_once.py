@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,19 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+@dataclass(frozen=True)
+class Server:
+    address: str
+    process: subprocess.Popen[str]
+
+    def sessions(self) -> int:
+        assert self.process.stdin is not None and self.process.stdout is not None
+        print(file=self.process.stdin, flush=True)
+        return int(self.process.stdout.readline())
+
+
 @pytest.fixture(scope="module")
-def server() -> Iterator[str]:
+def server() -> Iterator[Server]:
     port = backends.free_port()
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.spark.server", str(port)],
@@ -39,20 +51,20 @@ def server() -> Iterator[str]:
     try:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
-        yield f"sc://{backends.LOOPBACK[0]}:{port}"
+        yield Server(f"sc://{backends.LOOPBACK[0]}:{port}", process)
     finally:
         process.communicate("", timeout=60)
 
 
 @pytest.fixture
 def shared(
-    server: str,
+    server: Server,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> Work:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("SPARK_REMOTE", server)
+    monkeypatch.setenv("SPARK_REMOTE", server.address)
     write_deltalake("scores", scores())
     work = Work(tmp_path, capsys)
     work.tree["input"]["table"] = str(tmp_path / "scores")
@@ -73,7 +85,7 @@ def ledger() -> list[Any]:
 
 @pytest.mark.parametrize("wait", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.parametrize("repeat", TIMES)
-def test_one_run(shared: Work, repeat: int, wait: bool) -> None:
+def test_one_run(shared: Work, server: Server, repeat: int, wait: bool) -> None:
     configure(shared)
     options = ["run", "--json", *(["--wait"] if wait else [])]
     told = [ended(p) for p in [start(*options), start(*options)]]
@@ -88,6 +100,7 @@ def test_one_run(shared: Work, repeat: int, wait: bool) -> None:
     patches = DeltaTable("out/rows_patches").to_pyarrow_table()  # more versions if it took long
     assert sorted(patches["step"].to_pylist()) == list(range(worked["patches"]))
     assert not any(Path("scratch").iterdir())
+    assert server.sessions() == 0  # given back, not left to time out
 
 
 @pytest.mark.parametrize("repeat", TIMES)
