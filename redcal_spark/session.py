@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from redcal_spark.engines.spark_errors import is_sparks, told
 from redcal_spark.errors import RunError, UsageError
 
 # Why each: a laptop is no cluster.
@@ -38,7 +39,14 @@ def get_session(**settings: str) -> SparkSession:
     active = active_session()
     if active is not None:
         return active
-    return submitted_session() if was_submitted() else local_session(**settings)
+    if not was_submitted():
+        return local_session(**settings)
+    try:
+        return submitted_session()
+    except Exception as err:
+        if not is_sparks(err):
+            raise
+        raise RunError(f"Spark did not start: {told(err)}") from err
 
 
 def was_submitted() -> bool:

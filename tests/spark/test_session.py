@@ -84,6 +84,23 @@ def test_no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     )
 
 
+def test_no_such_server() -> None:
+    done = script(
+        """
+from redcal_spark.errors import RunError
+from redcal_spark.session import get_session
+try:
+    get_session()
+except RunError as err:
+    print(err)
+""",
+        SPARK_REMOTE="http://lake",
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Spark did not start: [INVALID_CONNECT_URL] ")
+    assert done.stdout.count("\n") == 1
+
+
 @pytest.mark.spark
 def test_no_jars(tmp_path: Path) -> None:
     """No cache of jars, and a repository that is an empty folder."""
