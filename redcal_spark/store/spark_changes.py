@@ -111,13 +111,9 @@ def last_changes(frame: DataFrame, id: str) -> DataFrame:
 
 
 def _in_words(told: Any, shown: list[Any]) -> list[str]:
-    lines = [
-        "the data: output.mode: merge needs an id on every row, and no id twice in a batch; the "
-        "batch is tried again when the stream is, so mend its rows, or start anew with "
-        "output.mode: append and another output.table:"
-    ]
+    lines = ["the data: output.mode: merge needs an id on every row, and no id twice in a batch:"]
     if told["nulls"]:
         lines.append(f"{told['nulls']:,} rows without an id")
     if told["twice"]:
         lines.append(f"{told['twice']:,} ids more than once, such as {', '.join(map(str, shown))}")
-    return lines
+    return [*lines, "mend them, or start anew with output.mode: append and another output.table"]

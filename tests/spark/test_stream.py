@@ -470,7 +470,7 @@ def test_ids_that_do_not_tell_rows_apart(river: River, with_feed: bool) -> None:
     assert told.code == 2
     assert "needs an id on every row, and no id twice in a batch:" in told.err
     assert "\n  1 rows without an id" in told.err
-    assert "\n  1 ids more than once, such as 1003" in told.err
+    assert "\n  1 ids more than once, such as 1003\n  mend them, or " in told.err
     assert len(river.found()) == ROWS
 
 
