@@ -37,11 +37,8 @@ class Held:
     row: RunRow
 
     def __str__(self) -> str:
-        assert self.row.heartbeat is not None
-        return (
-            f"run {self.row.run_id} is doing just this: held by {self.row.holder}, "
-            f"last heard of at {self.row.heartbeat:%Y-%m-%d %H:%M:%S} UTC"
-        )
+        row = self.row
+        return f"run {row.run_id} is doing just this: held by {row.holder}, {row.last_heard}"
 
 
 def take(ledger: Ledger, fresh: RunRow, lease: timedelta, force: bool = False) -> Claim | Held:

@@ -274,11 +274,8 @@ def runs(options: argparse.Namespace) -> int:
         if row.error is not None:
             console.print(f"run {row.run_id}: {row.error}", soft_wrap=True)
         elif is_dead(row, job.lease):
-            console.print(
-                f"run {row.run_id}: its process is gone, last heard of at "
-                f"{row.heartbeat:%Y-%m-%d %H:%M:%S} UTC; `redcal resume` goes on with it",
-                soft_wrap=True,
-            )
+            told = f"its process is gone, {row.last_heard}; the same command again goes on with it"
+            console.print(f"run {row.run_id}: {told}", soft_wrap=True)
     return 0
 
 

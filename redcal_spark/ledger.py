@@ -108,6 +108,12 @@ class RunRow:
         return Commit(self.run_id, self.fingerprint)
 
     @property
+    def last_heard(self) -> str:
+        if self.heartbeat is None:
+            return "never heard of"
+        return f"last heard of at {self.heartbeat:%Y-%m-%d %H:%M:%S} UTC"
+
+    @property
     def finished(self) -> bool:
         return self.status in FINISHED and self.outputs is not None and self.pruned_at is None
 

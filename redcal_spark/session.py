@@ -89,11 +89,9 @@ def _give_back(session: SparkSession) -> None:
 
     Asked once: a server that is gone would be asked for minutes.
     """
-    client = getattr(session, "client", None)  # only on Connect
-    if client is not None:
-        with contextlib.suppress(Exception):
-            client.set_retry_policies([])
-            client.release_session()
+    with contextlib.suppress(Exception):
+        session.client.set_retry_policies([])
+        session.client.release_session()
 
 
 def active_session() -> SparkSession | None:
