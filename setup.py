@@ -39,6 +39,7 @@ DEV = [
     "jsonschema>=4.20",
     "mypy>=1.13",
     "pandas-stubs>=2.2,<3",
+    "polars>=1.0",
     "pre-commit>=3.7",
     "pytest>=8.2",
     "pytest-timeout>=2.3",
