@@ -18,21 +18,31 @@ from redcal_spark.kernel import Rules, replay
 from redcal_spark.losses import LossFamily
 from redcal_spark.patches import Patch
 from redcal_spark.readings import Mask, Problems, read
+from redcal_spark.roles import UNKNOWN, Roles
 
 SUFFIX = "_reconciled"
 
 
+def tag(suffix: str) -> str:
+    """What goes on the names of new columns that hold no scores."""
+    return "" if suffix == SUFFIX else suffix
+
+
 @dataclass(frozen=True)
 class OutputNames:
-    """The names of the new columns. A suffix of one's own goes on all of them, to avoid clashes."""
+    """The names of the new columns. A suffix of one's own goes on all of them, to avoid clashes.
+
+    roles: whether there is a column `split`, as in the rows of every job.
+    """
 
     columns: Columns
     losses: LossFamily
     suffix: str = SUFFIX
+    roles: bool = False
 
     @property
     def _tag(self) -> str:
-        return "" if self.suffix == SUFFIX else self.suffix
+        return tag(self.suffix)
 
     def of_model(self, model: int) -> list[str]:
         source = self.columns.scores(model)
@@ -54,6 +64,10 @@ class OutputNames:
         return f"touched{self._tag}"
 
     @property
+    def split(self) -> str:
+        return f"split{self._tag}"
+
+    @property
     def valid(self) -> str:
         return f"valid{self._tag}"
 
@@ -63,7 +77,10 @@ class OutputNames:
             for when in ("before", "after"):
                 found += [self.action(loss.name, model, when) for model in (1, 2)]
             found.append(self.agree(loss.name))
-        return [*found, self.touched, *([self.valid] if skip else [])]
+        found.append(self.touched)
+        if self.roles:
+            found.append(self.split)
+        return [*found, *([self.valid] if skip else [])]
 
     def check(self, existing: Iterable[str], skip: bool, where: str) -> None:
         """New columns never replace old ones."""
@@ -95,10 +112,12 @@ def extend(
     problems: Problems,
     start: int | None = 0,
     skip: bool = False,
+    roles: Roles = UNKNOWN,
 ) -> pa.RecordBatch:
     """The batch with new columns: scores, per loss the actions before and after, and `touched`.
 
-    Rows that cannot be read pass through untouched, with null actions.
+    Rows that cannot be read pass through untouched, with null actions. roles: what `split` says,
+    where `names` has it.
     """
     names.check(batch.schema.names, skip, "the data")
     reading = read(batch, layout, problems, start)
@@ -118,6 +137,8 @@ def extend(
         same = done.after[0][place] == done.after[1][place]
         arrays[names.agree(loss.name)] = pa.array(same, mask=_unless(valid))
     arrays[names.touched] = pa.array(touched[0] | touched[1])
+    if names.roles:
+        arrays[names.split] = roles.column(batch, valid)
     if skip:
         arrays[names.valid] = pa.array(valid)
     columns = [*batch.columns, *arrays.values()]

@@ -25,6 +25,7 @@ from redcal_spark.output import OutputNames, extend
 from redcal_spark.parameters import Parameters, Resolved, Status
 from redcal_spark.patches import PatchLog
 from redcal_spark.readings import Problems
+from redcal_spark.roles import UNKNOWN, Roles
 from redcal_spark.tables import batches, from_numpy, to_arrow
 from redcal_spark.whole import write_whole
 
@@ -74,14 +75,14 @@ class ReconciledPair:
         if on_bad_rows not in ("error", "skip"):
             raise UsageError(f"on_bad_rows: must be 'error' or 'skip', got {on_bad_rows!r}")
         skip = on_bad_rows == "skip"
-        if is_spark(data):
-            return self._apply_to_frame(data, suffix, skip)
         names = OutputNames(self.columns, self.losses, suffix)
+        if is_spark(data):
+            return self.apply_to_frame(data, names, skip)
         if model_2 is not None:
-            table = self._extended(from_numpy(self.columns, data, model_2), suffix, skip)
+            table = self._extended(from_numpy(self.columns, data, model_2), names, skip)
             return tuple(_to_numpy(table.column(name)) for name in names.scores)
         table = to_arrow(data, self.columns.names(label=False))
-        extended = self._extended(table, suffix, skip)
+        extended = self._extended(table, names, skip)
         if isinstance(data, pa.RecordBatch):
             return next(iter(extended.combine_chunks().to_batches()), _empty(extended.schema))
         if isinstance(data, pa.Table) or not hasattr(data, "assign"):
@@ -91,28 +92,30 @@ class ReconciledPair:
         new.index = data.index
         return data.assign(**{name: new[name] for name in added})
 
-    def _apply_to_frame(self, frame: Any, suffix: str, skip: bool) -> Any:
+    def apply_to_frame(
+        self, frame: Any, names: OutputNames, skip: bool, roles: Roles = UNKNOWN
+    ) -> Any:
+        """A Spark DataFrame with its new columns, batch or streaming."""
         from redcal_spark.engines.spark_frames import apply_to_frame
 
-        names = OutputNames(self.columns, self.losses, suffix)
         found, layout = apply_to_frame(
-            frame, self.columns, self.n_classes, self.rules, self.log, names, skip
+            frame, self.columns, self.n_classes, self.rules, self.log, names, skip, roles
         )
         self.check_layout(layout)
         return found
 
-    def _extended(self, table: pa.Table, suffix: str, skip: bool) -> pa.Table:
+    def _extended(self, table: pa.Table, names: OutputNames, skip: bool) -> pa.Table:
         layout = plan(table.schema, self.columns, "the data", self.n_classes, None, labels=False)
         self.check_layout(layout)
         problems = Problems()
         found, start = [], 0
         for batch in batches(table):
-            found.append(self.apply_batch(batch, layout, suffix, problems, start, skip))
+            found.append(self.apply_batch(batch, layout, names, problems, start, skip))
             start += batch.num_rows
         if not skip:
             problems.raise_if_any("the data")
         if not found:
-            found = [self.apply_batch(_empty(table.schema), layout, suffix, problems, 0, skip)]
+            found = [self.apply_batch(_empty(table.schema), layout, names, problems, 0, skip)]
         return pa.Table.from_batches(found)
 
     def explain(self, row: Any, model_2: Any = None) -> Explanation:
@@ -135,15 +138,16 @@ class ReconciledPair:
         self,
         batch: pa.RecordBatch,
         layout: Layout,
-        suffix: str = "_reconciled",
+        names: OutputNames | None = None,
         problems: Problems | None = None,
         start: int = 0,
         skip: bool = False,
+        roles: Roles = UNKNOWN,
     ) -> pa.RecordBatch:
         """One batch with its new columns. Bad rows are added to `problems` and pass through."""
-        names = OutputNames(self.columns, self.losses, suffix)
+        names = names or OutputNames(self.columns, self.losses)
         found = Problems() if problems is None else problems
-        return extend(batch, layout, self.rules, self.log, names, found, start, skip)
+        return extend(batch, layout, self.rules, self.log, names, found, start, skip, roles)
 
     # --- as plain data ------------------------------------------------------------------------
 
