@@ -29,7 +29,9 @@ from redcal_spark.roles import UNKNOWN, Roles
 from redcal_spark.tables import batches, from_numpy, to_arrow
 from redcal_spark.whole import write_whole
 
-SCHEMA_VERSION = 1
+# Of the file. A release writes the newest and reads all: 2 added the quantised costs.
+SCHEMA_VERSION = 2
+READ = (1, 2)
 KIND = "redcal_spark.ReconciledPair"
 
 
@@ -151,10 +153,10 @@ class ReconciledPair:
 
     # --- as plain data ------------------------------------------------------------------------
 
-    def to_json(self) -> dict[str, Any]:
-        """The model as plain data, ready for `json.dumps`."""
+    def to_json(self, version: int = SCHEMA_VERSION) -> dict[str, Any]:
+        """The model as plain data, ready for `json.dumps`: all that a replay needs."""
         return {
-            "schema_version": SCHEMA_VERSION,
+            "schema_version": version,
             "kind": KIND,
             "status": self.status,
             "rows": self.rows,
@@ -169,7 +171,7 @@ class ReconciledPair:
             },
             "zero_calibrations": self.zero_calibrations,
             "columns": json.loads(json.dumps(asdict(self.columns))),
-            "losses": self.losses.to_json(),
+            "losses": self.losses.to_json(quantised=version >= 2),
             "log": self.log.to_json(),
         }
 
@@ -179,10 +181,11 @@ class ReconciledPair:
         if not isinstance(data, Mapping) or "schema_version" not in data:
             raise ModelFileError("not a saved model: it has no schema_version")
         version = data["schema_version"]
-        if version != SCHEMA_VERSION or isinstance(version, bool):
+        if type(version) is not int or version not in READ:
             raise ModelFileError(
-                f"schema_version {version!r} is unknown here; this release reads version "
-                f"{SCHEMA_VERSION}: use the release of redcal_spark that wrote the model"
+                f"schema_version {version!r} is unknown here; this release reads versions "
+                f"{' and '.join(map(str, READ))}: use the release of redcal_spark that wrote the "
+                "model"
             )
         try:
             pair = cls._built(data)
@@ -191,7 +194,7 @@ class ReconciledPair:
             raise
         except (RedcalError, LookupError, TypeError, ValueError, ArithmeticError) as err:
             raise ModelFileError(f"damaged model: {type(err).__name__}: {err}") from err
-        written = pair.to_json()
+        written = pair.to_json(version)
         changed = [key for key in {**written, **data} if written.get(key) != data.get(key)]
         if changed or not _same_types(written, data):
             told = ", ".join(changed) or "types"
@@ -211,7 +214,7 @@ class ReconciledPair:
         parameters = Parameters(**data["parameters"])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # told when the model was fitted
-            losses = LossFamily.from_json(data["losses"])
+            losses = LossFamily.from_json(data["losses"], data["schema_version"] >= 2)
         columns = data["columns"]
         classes = columns["classes"]
         given = data["resolved"]
