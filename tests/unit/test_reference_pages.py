@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from redcal_spark import Reconciler
 from redcal_spark.errors import InputError
 from redcal_spark.splits import HashSplit, hash_column
-from tests.helpers import DRAWN, refused
+from tests.e2e.work import CLASSES, LOSSES, scores
+from tests.helpers import DRAWN, batches_of, fit, quietly, refused
+from tests.oracle import ALGORITHMS, Problem
+from tests.problems import random_problem, seeded_problems
 
 PAGES = Path(__file__).parents[2] / "docs" / "reference"
 
@@ -116,3 +121,81 @@ def test_other_types_are_refused_as_the_page_says(type_: pa.DataType) -> None:
 def test_the_reference_of_the_split_needs_the_standard_library_alone() -> None:
     code, _ = code_of("split.md")
     assert imported(code) == {"hashlib", "fractions"}
+
+
+# --- replay.md ------------------------------------------------------------------------------------
+
+
+def check_replay(problem: Problem) -> int:
+    """The page's replay of every row from the file alone, against the package; returns how many
+    scores it changed."""
+    _, page = code_of("replay.md")
+    with quietly():
+        pair = fit(problem)
+        table = pair.apply(pa.Table.from_batches(batches_of(problem, ())))
+    model = json.loads(json.dumps(pair.to_json()))
+    changed = 0
+    for row in table.to_pylist():
+        given = row["model_1"], row["model_2"]
+        new = page["replay"](model, *given)
+        assert new == [row["model_1_reconciled"], row["model_2_reconciled"]]
+        for loss in model["losses"]:
+            for i, values in enumerate((*given, *new)):
+                when, number = ("before", "after")[i // 2], i % 2 + 1
+                action = page["best_response"](loss, page["on_grid"](model, values))
+                assert loss["actions"][action] == row[f"{loss['name']}_{number}_{when}"]
+        moved = [a != b for a, b in zip(given, new, strict=True)]
+        assert row["touched"] or not any(moved)
+        changed += sum(moved)
+    return changed
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("form", ["one column", "classes"])
+def test_the_page_replays_any_model(algorithm: str, form: str) -> None:
+    given: dict[str, Any] = {"algorithm": algorithm, "binary": form == "one column"}
+    changed = [check_replay(random_problem(seed, **given)) for seed in range(25)]
+    assert sum(map(bool, changed)) >= 8  # most do something
+
+
+def test_the_page_replays_models_of_several_losses() -> None:
+    seen, seed = 0, 0
+    while seen < 10:
+        problem = random_problem(seed, algorithm="dc_then_redcal")
+        seed += 1
+        if len(problem.losses or ()) > 1:
+            seen += bool(check_replay(problem))
+
+
+@pytest.mark.slow
+@settings(DRAWN, max_examples=400)
+@given(seeded_problems())
+def test_the_page_replays_drawn_models(problem: Problem) -> None:
+    check_replay(problem)
+
+
+def test_the_page_replays_a_model_of_real_size(tmp_path: Path) -> None:
+    """Many patches and rounds, from a file."""
+    _, page = code_of("replay.md")
+    table = scores(2_000, seed=11)
+    losses = {name: loss["costs"] for name, loss in LOSSES.items()}
+    columns: Any = {"model_1": "a", "model_2": "b", "label": "outcome", "classes": CLASSES}
+    made = Reconciler(losses=losses, alpha=0.002, eta=0.004, **columns)
+    pair = made.fit(table)
+    assert pair.log.rounds > 5
+    pair.save(tmp_path / "model.json")
+    model = json.loads((tmp_path / "model.json").read_text("utf-8"))
+    newer = scores(500, seed=12)
+    found = pair.apply(newer)
+    for row in found.to_pylist():
+        assert page["replay"](model, row["a"], row["b"]) == [
+            row["a_reconciled"],
+            row["b_reconciled"],
+        ]
+    assert sum(found["touched"].to_pylist()) > 20
+
+
+def test_the_replay_needs_the_standard_library_alone() -> None:
+    code, _ = code_of("replay.md")
+    assert imported(code) == {"fractions"}
+    assert len([line for line in code.splitlines() if line.strip()]) < 50
