@@ -16,6 +16,7 @@ from redcal_spark.errors import InputError
 from redcal_spark.fixed_point import Grid, from_grid
 from redcal_spark.kernel import Rules, replay
 from redcal_spark.losses import LossFamily
+from redcal_spark.normalised import check_normalise, normalised
 from redcal_spark.patches import Patch
 from redcal_spark.readings import Mask, Problems, read
 from redcal_spark.roles import UNKNOWN, Roles
@@ -32,13 +33,15 @@ def tag(suffix: str) -> str:
 class OutputNames:
     """The names of the new columns. A suffix of one's own goes on all of them, to avoid clashes.
 
-    roles: whether there is a column `split`, as in the rows of every job.
+    roles: whether there is a column `split`, as in the rows of every job. normalise: whether there
+    are scores that sum to 1, beside the reconciled ones.
     """
 
     columns: Columns
     losses: LossFamily
     suffix: str = SUFFIX
     roles: bool = False
+    normalise: bool = False
 
     @property
     def _tag(self) -> str:
@@ -49,9 +52,18 @@ class OutputNames:
         names = (source,) if isinstance(source, str) else source
         return [f"{name}{self.suffix}" for name in names]
 
+    def normalised(self, model: int) -> list[str]:
+        return [f"{name}_normalised" for name in self.of_model(model)]
+
+    @property
+    def raw(self) -> list[str]:
+        return self.of_model(1) + self.of_model(2)
+
     @property
     def scores(self) -> list[str]:
-        return self.of_model(1) + self.of_model(2)
+        """The columns of new scores; those that sum to 1 last."""
+        added = [*self.normalised(1), *self.normalised(2)] if self.normalise else []
+        return self.raw + added
 
     def action(self, loss: str, model: int, when: str) -> str:
         return f"{loss}_{model}_{when}{self._tag}"
@@ -120,6 +132,8 @@ def extend(
     where `names` has it.
     """
     names.check(batch.schema.names, skip, "the data")
+    if names.normalise:
+        check_normalise(layout)
     reading = read(batch, layout, problems, start)
     valid = reading.valid
     done = replay(reading.block, rules, log)
@@ -128,6 +142,9 @@ def extend(
     for model in (1, 2):
         found = _scores(batch, layout, model, done.f[model - 1], touched[model - 1], valid)
         arrays.update(zip(names.of_model(model), found, strict=True))
+    for model in (1, 2) if names.normalise else ():
+        found = normalised(done.f[model - 1], valid, layout.forms[model - 1])
+        arrays.update(zip(names.normalised(model), found, strict=True))
     for place, loss in enumerate(names.losses.losses):
         called = pa.array(loss.actions, pa.string())
         for when, actions in (("before", done.before), ("after", done.after)):

@@ -21,6 +21,7 @@ from redcal_spark.fixed_point import BITS, MAX_ROWS, exact
 from redcal_spark.journey import explain, one_row
 from redcal_spark.kernel import Rules
 from redcal_spark.losses import LossFamily
+from redcal_spark.normalised import with_nan
 from redcal_spark.output import OutputNames, extend
 from redcal_spark.parameters import Parameters, Resolved, Status
 from redcal_spark.patches import PatchLog
@@ -67,22 +68,29 @@ class ReconciledPair:
         *,
         suffix: str = "_reconciled",
         on_bad_rows: Literal["error", "skip"] = "error",
+        normalise: bool = False,
     ) -> Any:
         """The reconciled scores of any rows, labelled or not.
 
         A table comes back as the same kind of table with columns added; numpy arrays
         apply(scores_1, scores_2) come back as (new_1, new_2). Rows that no patch touched keep their
         scores to the bit.
+
+        normalise: the scores of several classes need not sum to 1 when they are patched; scores
+        divided by their sum are added, null where it is 0 (numpy: two more arrays, with NaN).
+        Actions are those of the scores as they are, and so is every promise.
         """
         if on_bad_rows not in ("error", "skip"):
             raise UsageError(f"on_bad_rows: must be 'error' or 'skip', got {on_bad_rows!r}")
         skip = on_bad_rows == "skip"
-        names = OutputNames(self.columns, self.losses, suffix)
+        names = OutputNames(self.columns, self.losses, suffix, normalise=normalise)
         if is_spark(data):
             return self.apply_to_frame(data, names, skip)
         if model_2 is not None:
             table = self._extended(from_numpy(self.columns, data, model_2), names, skip)
-            return tuple(_to_numpy(table.column(name)) for name in names.scores)
+            raw = [_to_numpy(table.column(name)) for name in names.raw]
+            added = [table.column(name) for name in names.scores[len(raw) :]]
+            return (*raw, *(with_nan(column, self.n_classes) for column in added))
         table = to_arrow(data, self.columns.names(label=False))
         extended = self._extended(table, names, skip)
         if isinstance(data, pa.RecordBatch):

@@ -92,6 +92,8 @@ class Job:
         tree = self.config.model_dump(mode="json")
         output = tree["output"] | self.tables._asdict()
         del output["report"]  # the rows are the same, whoever reads of them
+        if not output["normalise"]:  # as before there was such a key
+            del output["normalise"]
         return config_digest(tree | {"output": output})
 
     def _wanted(self, reader: Reconciler) -> list[str]:

@@ -24,14 +24,15 @@ RUN_ID = "run_id"  # the column that tells the runs of an appended table apart
 class Target:
     """The table of reconciled rows: its name, the new columns, and how rows get into it.
 
-    suffix, skip: of the new columns, and whether bad rows pass through. id: what rows are merged
-    on. partition_by, cluster_by: for a new table; nothing keeps what an old one has. evolve: an
-    old table with other columns is changed, not refused.
+    suffix, skip: of the new columns, and whether bad rows pass through. normalise: scores that sum
+    to 1 are added. id: what rows are merged on. partition_by, cluster_by: for a new table; nothing
+    keeps what an old one has. evolve: an old table with other columns is changed, not refused.
     """
 
     table: str
     suffix: str = "_reconciled"
     skip: bool = False
+    normalise: bool = False
     mode: Literal["overwrite", "merge", "append"] = "overwrite"
     id: str | None = None
     partition_by: tuple[str, ...] = ()
@@ -58,7 +59,7 @@ class Target:
 
     def names(self, columns: Columns, losses: LossFamily) -> OutputNames:
         """The names of the new columns: those that every job writes."""
-        return OutputNames(columns, losses, self.suffix, roles=True)
+        return OutputNames(columns, losses, self.suffix, roles=True, normalise=self.normalise)
 
     def with_run(self, schema: pa.Schema) -> pa.Schema:
         """The schema of the rows as they are written: appended ones name their run."""
@@ -82,6 +83,7 @@ def target_of(config: Config) -> Target:
         table=output.table,
         suffix=output.suffix,
         skip=config.input.on_bad_rows == "skip",
+        normalise=output.normalise,
         mode=output.mode,
         id=config.input.id,
         partition_by=output.partition_by or (),
