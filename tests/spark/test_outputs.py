@@ -28,7 +28,7 @@ def with_bad_rows() -> pa.Table:
     return pa.Table.from_pylist(rows, scores().schema)
 
 
-def test_the_same_columns_as_the_embedded_run(lake: Lake) -> None:  # noqa: F811
+def test_the_same_columns_as_the_embedded_run(lake: Lake) -> None:
     write_deltalake("scores", with_bad_rows(), mode="overwrite")
     lake.tree["input"]["on_bad_rows"] = "skip"
     lake.tree["output"]["normalise"] = True
@@ -44,7 +44,7 @@ def test_the_same_columns_as_the_embedded_run(lake: Lake) -> None:  # noqa: F811
     assert set(expected.values()) == {"fit", "holdout", "none"}
 
 
-def test_a_model_that_is_applied(lake: Lake) -> None:  # noqa: F811
+def test_a_model_that_is_applied(lake: Lake) -> None:
     lake.tree["input"]["split"] = {"judge_fraction": 0.4}
     fitted = lake.redcal("fit", "--json", "--engine", "local").json
     told = lake.redcal("apply", "--run", fitted["run_id"])
@@ -59,7 +59,7 @@ def test_a_model_that_is_applied(lake: Lake) -> None:  # noqa: F811
 
 
 @pytest.mark.parametrize("mode", ["append", pytest.param("merge", marks=pytest.mark.slow)])
-def test_rows_as_they_arrive(river: River, mode: str) -> None:  # noqa: F811
+def test_rows_as_they_arrive(river: River, mode: str) -> None:
     river.tree["output"] |= {"mode": mode, "normalise": True}
     river.arrive(river.parts[0])
     river.streamed()
@@ -72,7 +72,7 @@ def test_rows_as_they_arrive(river: River, mode: str) -> None:  # noqa: F811
             assert row[f"{model}_reconciled_normalised"] == [q / sum(raw) for q in raw]
 
 
-def test_a_frame_in_python(spark: Any, river: River) -> None:  # noqa: F811
+def test_a_frame_in_python(spark: Any, river: River) -> None:
     pair = ReconciledPair.load("model.json")
     frame = spark.createDataFrame(river.parts[0].to_pandas())
     wanted = pair.apply(river.parts[0], normalise=True).sort_by("case")
