@@ -50,6 +50,17 @@ def test_what_is_said_of_sums_after_a_run(work: Work) -> None:
     assert said not in work.redcal("run", "-q", "--force").out
 
 
+def test_what_the_report_says_of_sums(work: Work) -> None:
+    work.tree["output"]["schema"] = "evolve"
+    for given, said in (
+        (False, "patched scores need not sum to 1; output.normalise: true adds some that do"),
+        (True, "patched scores need not sum to 1; the columns …_normalised do"),
+    ):
+        work.tree["output"]["normalise"] = given
+        page = work.ran()["report"]
+        assert said in (work.folder / page).read_text("utf-8")
+
+
 def binary() -> pa.Table:
     table = scores()
     one = {name: [row[1] for row in table[name].to_pylist()] for name in "ab"}
@@ -77,6 +88,8 @@ def test_one_column_is_refused_before_anything_runs(two_classes: Work) -> None:
         )
     assert not list(work.folder.glob("out*"))
     assert "need not sum to 1" not in work.redcal("run").out
+    assert work.runs()[0]["patches"]
+    assert "need not sum to 1" not in (work.folder / "out/rows_report.html").read_text("utf-8")
 
 
 def test_the_key_changes_nothing_while_it_is_not_set(work: Work) -> None:

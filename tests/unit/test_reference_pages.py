@@ -199,3 +199,24 @@ def test_the_replay_needs_the_standard_library_alone() -> None:
     code, _ = code_of("replay.md")
     assert imported(code) == {"fractions"}
     assert len([line for line in code.splitlines() if line.strip()]) < 50
+
+
+def test_the_page_states_what_was_measured() -> None:
+    """The numbers are those of the file, which says when, by which commit and on what machine."""
+    found = json.loads((PAGES.parent / "results" / "normalise.json").read_text("utf-8"))
+    assert {"date", "commit", "machine"} <= set(found)
+    total = found["totals"]
+    drawn, round_ = total["drawn"], total["round"]
+    sums = [one[key] for one in found["cases"] for key in ("smallest_sum", "largest_sum")]
+    assert (min(sums), max(sums)) == (total["smallest_sum"], total["largest_sum"])
+    assert drawn["float64"] == drawn["float64_undivided"] == 0  # "all with round costs"
+    page = " ".join((PAGES / "replay.md").read_text("utf-8").split())
+    for said in (
+        f"sums went from {min(sums):.3f} to {max(sums):.3f}",
+        f"of {found['date']})",
+        f"In {drawn['decisions'] + round_['decisions']:,} decisions",
+        f"gave another action {drawn['grid'] + round_['grid']} times",
+        f"in float64 did {round_['float64']} times",
+        f"undivided, did {round_['float64_undivided']} times",
+    ):
+        assert said in page, said
