@@ -49,6 +49,20 @@ def decisions(losses: LossFamily, scores: Array, *, exact: bool) -> Array:
     return np.array([(scores @ matrix.T).argmin(axis=1) for matrix in costs])
 
 
+def ties(losses: LossFamily, scores: Array, one: Array, two: Array) -> int:
+    """Where two answers differ, how often both actions cost exactly the same, as costs are
+    written."""
+    found = 0
+    for place, row in np.argwhere(one != two).tolist():
+        grid, costs = to_grid(scores[row]).astype(int).tolist(), losses[place].exact_costs
+        first, second = (
+            sum(q * cost for q, cost in zip(grid, costs[answer[place, row]], strict=True))
+            for answer in (one, two)
+        )
+        found += first == second
+    return found
+
+
 def measured(name: str, algorithm: str, family: str) -> dict[str, Any]:
     """Fitted on one half, applied to all rows."""
     given = real_data.load(name)
@@ -58,7 +72,8 @@ def measured(name: str, algorithm: str, family: str) -> dict[str, Any]:
         made = Reconciler(losses=losses, algorithm=algorithm, **GIVEN)
         pair = made.fit(given.f1[:half], given.f2[:half], given.y[:half])
         new = pair.apply(given.f1, given.f2, normalise=True)
-    changed = dict.fromkeys(("float64", "grid", "float64_undivided"), 0)
+    keys = ("float64", "float64_ties", "grid", "float64_undivided")
+    changed = dict.fromkeys(keys, 0)
     sums = np.concatenate([scores.sum(axis=1) for scores in new[:2]])
     without = 0
     for raw, divided in zip(new[:2], new[2:], strict=True):
@@ -72,6 +87,8 @@ def measured(name: str, algorithm: str, family: str) -> dict[str, Any]:
         ):
             found = decisions(pair.losses, scores, exact=exact)
             changed[key] += int((found != written).sum())
+            if key == "float64":
+                changed["float64_ties"] += ties(pair.losses, raw[has], written, found)
     return {
         "set": name,
         "algorithm": algorithm,
