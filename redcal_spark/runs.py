@@ -409,8 +409,8 @@ class Job:
         fitted: the run that the pair is of, if it is known.
         """
         self.check(labels=False)
-        roles = self.roles_of(fitted)
         identity = self.input.identity()
+        roles = self.roles_of(fitted)  # a file that changes from here on voids the run
         mark = fingerprint(self.digest, identity, command, pair.to_json())
         counted = {"patches": len(pair.log), "rounds": pair.log.rounds}
         known = None if fitted is None else json.dumps({"model_of": fitted.run_id})
