@@ -15,7 +15,7 @@ from tests import problems
 from tests.helpers import refused
 from tests.problems import ZERO_ONE
 
-HOW = "\n  (on_bad_rows: skip passes such rows through untouched)"
+HOW = "\n  (on_bad_rows='skip' passes such rows through untouched)"
 GOOD = [[0.25, 0.75], [0.5, 0.5], [1.0, 0.0], [0.0, 1.0], [0.75, 0.25]]
 LABELS = [0, 1, 0, 1, 0]
 
