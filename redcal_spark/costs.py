@@ -51,7 +51,7 @@ def _frame(given: Any) -> tuple[Frame | None, list[str]]:
     which are not the rows: a square matrix would be read as its transpose."""
     if isinstance(given, pa.Table | pa.RecordBatch):
         return (list(given.column_names), [c.to_pylist() for c in given.columns], None), []
-    if not hasattr(given, "columns"):
+    if not hasattr(type(given), "columns"):  # a LazyFrame would work to give its own
         return None, []
     if hasattr(given, "iloc"):
         index = given.index.tolist()
@@ -102,6 +102,8 @@ def _matrix(costs: Any) -> tuple[Floats | None, list[str]]:
         rows = [list(row) for row in costs]
     except TypeError:
         return None, ["costs must be a matrix: one list of class costs per action"]
+    if not rows:
+        return None, ["costs are empty: give one list of class costs per action"]
     widths = [len(row) for row in rows]
     if len(set(widths)) > 1:
         return None, [f"rows of different width: {widths}"]

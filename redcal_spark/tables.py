@@ -104,18 +104,10 @@ def _from_polars(data: Any, names: Sequence[str]) -> pa.Table:
         raise UsageError(f"data must be a table; got a polars {kind}")
     arrays = [
         # others are seen in messages only, and not all of them have a type in Arrow
-        _of_series(column, column.name) if column.name in names else pa.nulls(len(column))
+        column.to_arrow() if column.name in names else pa.nulls(len(column))
         for column in data.get_columns()
     ]
     return pa.table(arrays, names=data.columns)
-
-
-def _of_series(series: Any, name: str) -> pa.Array:
-    try:
-        return series.to_arrow()
-    except Exception as err:  # polars has many, and they are not to be imported here
-        kind = f"has type {series.dtype}, which Arrow cannot carry"
-        raise InputError(f"column {name!r} {kind}; cast it") from err
 
 
 # --- arrays ---------------------------------------------------------------------------------------
@@ -126,7 +118,7 @@ def _array(values: Any, name: str) -> pa.Array:
     if is_polars(values):
         if not hasattr(values, "to_frame"):
             raise UsageError(f"{name}: must be an array, got a polars {type(values).__name__}")
-        return _of_series(values, values.name or name)
+        return values.to_arrow()
     hidden = np.ma.getmaskarray(values) if isinstance(values, np.ma.MaskedArray) else None
     try:
         array = np.asarray(values)
@@ -179,4 +171,5 @@ def _known(labels: pa.Array) -> pa.Array:
 
 
 def _absent(values: pa.Array) -> npt.NDArray[np.bool_]:
-    return np.isnan(np.asarray(values.cast(pa.float64()).to_numpy(zero_copy_only=False)))
+    numbers: npt.NDArray[np.float64] = values.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    return np.isnan(numbers)
