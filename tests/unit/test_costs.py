@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -143,7 +144,7 @@ def test_frames_that_cannot_be_costs(costs: Any, line: str) -> None:
 
 def test_three_dimensions_are_no_matrix() -> None:
     for costs in (np.zeros((2, 3, 4)), np.zeros((2, 3, 4)).tolist()):
-        found = refused(UsageError, lambda costs=costs: Loss.of("l", costs))
+        found = refused(UsageError, partial(Loss.of, "l", costs))
         assert found.startswith("loss 'l': cost of action 0, class 0 is not a number: ")
 
 

@@ -90,14 +90,13 @@ def test_rows_without_a_label_are_not_fitted(kind: str, expected: ReconciledPair
 @pytest.mark.parametrize("kind", ["list", "objects", "pandas", "polars"])
 def test_names_of_classes(kind: str, nothing: Any, expected: ReconciledPair) -> None:
     given = names(nothing)
-    made = {
-        "list": lambda: given,
-        "objects": lambda: np.array(given, object),
-        "pandas": lambda: pd.Series(given),
-        "polars": lambda: pl.Series([None if y is nothing else y for y in given]),
-    }[kind]()
-    # the text "nan" is a name like any other: were NaN made text, it would be a label
-    pair = fit(made, classes=NAMES)
+    made: dict[str, Any] = {
+        "list": given,
+        "objects": np.array(given, object),
+        "pandas": pd.Series(given),
+        "polars": pl.Series([None if y is nothing else y for y in given]),
+    }
+    pair = fit(made[kind], classes=NAMES)
     assert pair.rows == N - ABSENT.sum()
     assert list(pair.log) == list(expected.log)
 

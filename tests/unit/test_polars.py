@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -137,8 +138,9 @@ def test_a_missing_column_is_named_among_those_that_are_there(expected: Reconcil
 def test_a_lazy_frame_is_refused_with_the_way_out(expected: ReconciledPair) -> None:
     told = "data is a polars LazyFrame, which has no rows yet: give data.collect()"
     lazy = frame().lazy()
-    for call in (reconciler().fit, expected.apply, expected.explain):
-        assert refused(UsageError, lambda call=call: call(lazy)) == told
+    calls: list[Any] = [reconciler().fit, expected.apply, expected.explain]
+    for call in calls:
+        assert refused(UsageError, partial(call, lazy)) == told
 
 
 def test_python_objects_are_no_labels() -> None:
