@@ -9,14 +9,15 @@ from redcal_spark.columns import Form, Layout
 from redcal_spark.errors import UsageError
 from redcal_spark.fixed_point import Floats, Grid
 from redcal_spark.readings import Mask
+from redcal_spark.settings import setting
 
 
 def check_normalise(layout: Layout) -> None:
     """Refuse scores that have nothing to be divided by."""
     if layout.binary:
         raise UsageError(
-            "normalise: the scores are one column P(class 1) for each model, and P(class 0) is the "
-            "rest: they sum to 1 as they are. Leave it out"
+            f"{setting('normalise')}: the scores are one column P(class 1) for each model, and "
+            "P(class 0) is the rest: they sum to 1 as they are. Leave it out"
         )
 
 

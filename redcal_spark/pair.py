@@ -27,7 +27,8 @@ from redcal_spark.parameters import Parameters, Resolved, Status
 from redcal_spark.patches import PatchLog
 from redcal_spark.readings import Problems
 from redcal_spark.roles import UNKNOWN, Roles
-from redcal_spark.tables import batches, from_numpy, to_arrow
+from redcal_spark.settings import called_from_python, setting
+from redcal_spark.tables import batches, from_numpy, to_arrow, with_columns
 from redcal_spark.whole import write_whole
 
 # Of the file. A release writes the newest and reads all: 2 added the quantised costs.
@@ -61,6 +62,7 @@ class ReconciledPair:
     def rules(self) -> Rules:
         return rules_of(self.parameters, self.losses, self.binary)
 
+    @called_from_python
     def apply(
         self,
         data: Any,
@@ -82,6 +84,8 @@ class ReconciledPair:
         """
         if on_bad_rows not in ("error", "skip"):
             raise UsageError(f"on_bad_rows: must be 'error' or 'skip', got {on_bad_rows!r}")
+        if not isinstance(normalise, bool):
+            raise UsageError(f"normalise: must be True or False, got {normalise!r}")
         skip = on_bad_rows == "skip"
         names = OutputNames(self.columns, self.losses, suffix, normalise=normalise)
         if is_spark(data):
@@ -92,15 +96,7 @@ class ReconciledPair:
             added = [table.column(name) for name in names.scores[len(raw) :]]
             return (*raw, *(with_nan(column, self.n_classes) for column in added))
         table = to_arrow(data, self.columns.names(label=False))
-        extended = self._extended(table, names, skip)
-        if isinstance(data, pa.RecordBatch):
-            return next(iter(extended.combine_chunks().to_batches()), _empty(extended.schema))
-        if isinstance(data, pa.Table) or not hasattr(data, "assign"):
-            return extended  # Arrow for Arrow, and for what only gives Arrow
-        added = names.all(skip)
-        new = extended.select(added).to_pandas()
-        new.index = data.index
-        return data.assign(**{name: new[name] for name in added})
+        return with_columns(data, self._extended(table, names, skip), names.all(skip))
 
     def apply_to_frame(
         self, frame: Any, names: OutputNames, skip: bool, roles: Roles = UNKNOWN
@@ -123,11 +119,13 @@ class ReconciledPair:
             found.append(self.apply_batch(batch, layout, names, problems, start, skip))
             start += batch.num_rows
         if not skip:
-            problems.raise_if_any("the data")
+            way_out = f"\n  ({setting('on_bad_rows', 'skip')} passes such rows through untouched)"
+            problems.raise_if_any("the data", way_out)
         if not found:
             found = [self.apply_batch(_empty(table.schema), layout, names, problems, 0, skip)]
         return pa.Table.from_batches(found)
 
+    @called_from_python
     def explain(self, row: Any, model_2: Any = None) -> Explanation:
         """Every patch that touches one row, and why, or why none does.
 

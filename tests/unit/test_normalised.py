@@ -54,6 +54,13 @@ def test_pandas(pair: ReconciledPair) -> None:
         assert found is None if wanted is None else list(found) == wanted
 
 
+def test_polars(pair: ReconciledPair) -> None:
+    polars = pytest.importorskip("polars")
+    done = pair.apply(polars.DataFrame({"model_1": ROWS, "model_2": ROWS}), normalise=True)
+    assert isinstance(done, polars.DataFrame)
+    assert done[NEW[0]].to_list() == DIVIDED
+
+
 def test_numpy(pair: ReconciledPair) -> None:
     new_1, _, sum_1, sum_2 = pair.apply(np.array(ROWS), np.array(ROWS), normalise=True)
     assert new_1.tolist() == ROWS
@@ -111,6 +118,11 @@ def test_one_column_has_nothing_to_divide() -> None:
         "normalise: the scores are one column P(class 1) for each model, and P(class 0) is the "
         "rest: they sum to 1 as they are. Leave it out"
     )
+
+
+def test_anything_but_true_or_false(pair: ReconciledPair) -> None:
+    told = refused(UsageError, lambda: pair.apply(ROWS, ROWS, normalise="no"))
+    assert told == "normalise: must be True or False, got 'no'"
 
 
 def test_a_column_of_that_name(pair: ReconciledPair) -> None:
