@@ -83,8 +83,8 @@ def test_one_column_is_refused_before_anything_runs(two_classes: Work) -> None:
         told = work.redcal(command, "--set", "output.normalise=true")
         assert told.code == 2
         assert told.err == (
-            f"redcal {command}: output.normalise: the scores are one column P(class 1) for each model, "
-            "and P(class 0) is the rest: they sum to 1 as they are. Leave it out\n"
+            f"redcal {command}: output.normalise: the scores are one column P(class 1) for each "
+            "model, and P(class 0) is the rest: they sum to 1 as they are. Leave it out\n"
         )
     assert not list(work.folder.glob("out*"))
     assert "need not sum to 1" not in work.redcal("run").out
