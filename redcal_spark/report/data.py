@@ -36,6 +36,7 @@ class Report:
     parameters: Parameters
     resolved: Resolved
     losses: LossFamily
+    binary: bool
     log: PatchLog
     certificate: Certificate | None
     audits: Mapping[str, Mapping[str, Audit]]  # split -> before, after
@@ -55,6 +56,7 @@ class Report:
             parameters=pair.parameters,
             resolved=pair.resolved,
             losses=pair.losses,
+            binary=pair.binary,
             log=pair.log,
             certificate=pair.certificate,
             audits=json.loads(row.audits or "{}"),

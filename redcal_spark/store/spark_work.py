@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -28,6 +28,7 @@ from redcal_spark.history import Point
 from redcal_spark.kernel import Scan
 from redcal_spark.pair import ReconciledPair
 from redcal_spark.reconciler import Reconciler
+from redcal_spark.roles import Roles
 from redcal_spark.splits import Split
 from redcal_spark.store.base import Commit, Table, written_before
 from redcal_spark.store.spark import SparkStore
@@ -107,14 +108,15 @@ class OnSpark:
         commit: Commit,
         progress: Callable[[int], Any],
         at_end: Callable[[], None],
+        roles: Roles,
     ) -> tuple[int, int]:
         """One job reads, maps and writes. Files that change meanwhile are noticed after it."""
         done: tuple[int, int] | None = written_before(self.store, target, commit)
         if done is not None:
             return done
         source = _frame(table)
-        policy: Literal["skip", "error"] = "skip" if target.skip else "error"
-        rows = pair.apply(source.frame, suffix=target.suffix, on_bad_rows=policy)
+        names = target.names(pair.columns, pair.losses)
+        rows = pair.apply_to_frame(source.frame, names, target.skip, roles)
         self.store.check_rows(target, arrow_schema(rows))
         at_end()
         try:
