@@ -70,8 +70,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="redcal",
         description="Reconcile two models that lead to different decisions.",
-        epilog="Exit: 0 converged or nothing to do, 1 failed, 2 wrong use, configuration or input, "
-        "3 finished but capped, stalled or cut.",
+        epilog="Exit: 0 converged, 1 failed or interrupted, 2 wrong use, configuration or input, "
+        "3 finished but capped, stalled or cut. A run that has nothing to do ends as the one "
+        "that did it.",
     )
     parser.add_argument("--version", action="version", version=f"redcal {__version__}")
     known = parser.add_subparsers(dest="command", metavar="COMMAND")
