@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
 from collections.abc import Callable
 
 from redcal_spark.config import Config
 from redcal_spark.config_file import load_config
-from redcal_spark.errors import UsageError
+from redcal_spark.errors import ModelFileError, UsageError
+from redcal_spark.folder import looked_for
 from redcal_spark.pair import ReconciledPair
 from redcal_spark.runs import Job
 from redcal_spark.store.deltars import DeltaRsStore
@@ -69,6 +71,8 @@ def _work(config: Config) -> Work:
 def model_of(options: argparse.Namespace, job: Job) -> tuple[ReconciledPair, str]:
     """The model to apply, and what to call it."""
     if options.model is not None:
+        if not os.path.exists(options.model):
+            raise ModelFileError(f"{options.model}: no such file{looked_for(options.model)}")
         pair = renamed(ReconciledPair.load(options.model), job.config.hidden.read_json)
         return pair, str(options.model)
     row = job.find(options.run)

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT as a request to end, for work that has no end of its own."""
+"""SIGTERM and SIGINT: the end of a run, told in words; or a request to end, for streams."""
 
 from __future__ import annotations
 
@@ -9,6 +9,33 @@ from contextlib import contextmanager
 from typing import Any
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: a scheduler, a container or `kill` wants the process to end."""
+
+
+def in_words(err: BaseException) -> str:
+    """Why a run ended that someone interrupted, for its row in the ledger."""
+    return "ended by SIGTERM" if isinstance(err, Terminated) else "interrupted by Ctrl-C (SIGINT)"
+
+
+@contextmanager
+def sigterm_as_ctrl_c() -> Iterator[None]:
+    """The first SIGTERM is raised, so that the run can say how it ended; a second one ends it."""
+    if threading.current_thread() is not threading.main_thread():  # only that one gets signals
+        yield
+        return
+
+    def handle(number: int, frame: Any) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager
