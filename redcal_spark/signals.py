@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 from collections.abc import Iterator
@@ -32,10 +33,18 @@ def sigterm_as_ctrl_c() -> Iterator[None]:
         raise Terminated
 
     before = signal.signal(signal.SIGTERM, handle)
+    root = logging.getLogger()
+    root.addFilter(_no_interrupts)
     try:
         yield
     finally:
+        root.removeFilter(_no_interrupts)
         signal.signal(signal.SIGTERM, before)
+
+
+def _no_interrupts(record: logging.LogRecord) -> bool:
+    """py4j logs an interrupt with its traceback, which is no more than what we say ourselves."""
+    return not str(record.msg).startswith("KeyboardInterrupt while sending command")
 
 
 @contextmanager
