@@ -51,21 +51,29 @@ def failing(monkeypatch: pytest.MonkeyPatch, fail: Callable[[], None]) -> None:
 
         return make
 
-    monkeypatch.setattr(spark_scan, "ScanTask", made(spark_scan.ScanTask))
-    monkeypatch.setattr(spark_frames, "ApplyTask", made(spark_frames.ApplyTask))
+    for owner, name in ((spark_scan, "ScanTask"), (spark_frames, "ApplyTask")):
+        monkeypatch.setattr(owner, name, made(getattr(owner, name)))
 
 
-def killed() -> None:
-    import os
-    import signal
-    import time
+def killing() -> Callable[[], None]:
+    """A function of its own is sent by value: workers do not have these tests."""
 
-    os.kill(os.getpid(), signal.SIGKILL)
-    time.sleep(20)
+    def fail() -> None:
+        import os
+        import signal
+        import time
+
+        os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(20)
+
+    return fail
 
 
-def out_of_memory() -> None:
-    raise MemoryError
+def out_of_memory() -> Callable[[], None]:
+    def fail() -> None:
+        raise MemoryError
+
+    return fail
 
 
 def commands(work: Lake, *names: str) -> Iterator[tuple[str, Told]]:
@@ -76,16 +84,19 @@ def commands(work: Lake, *names: str) -> Iterator[tuple[str, Told]]:
 
 
 CAUSES = [
-    (killed, "a Python worker of Spark was killed, or crashed"),
+    (killing, "a Python worker of Spark was killed, or crashed"),
     (out_of_memory, "a Spark worker ran out of memory"),
 ]
 
 
-@pytest.mark.parametrize(("fail", "words"), CAUSES)
+@pytest.mark.parametrize(("cause", "words"), CAUSES)
 def test_a_worker_that_dies(
-    fitted: Lake, monkeypatch: pytest.MonkeyPatch, fail: Callable[[], None], words: str
+    fitted: Lake,
+    monkeypatch: pytest.MonkeyPatch,
+    cause: Callable[[], Callable[[], None]],
+    words: str,
 ) -> None:
-    failing(monkeypatch, fail)
+    failing(monkeypatch, cause())
     for name, told in commands(fitted, "fit", "apply", "stream"):
         last = told.err[told.err.index("redcal ") :]
         assert (told.code, last.count("\n")) == (1, 1), (name, told.err)
@@ -143,11 +154,9 @@ def test_bad_scores_in_apply_are_told_as_by_the_local_engine(spark: Any, fitted:
     table = scores(25_000)  # three batches of Arrow's
     values = np.array(table["a"].to_pylist())
     values[7], values[12_345], values[24_999] = np.nan, 2.0, np.nan
-    bad = table.set_column(
-        table.schema.get_field_index("a"),
-        "a",
-        pa.array(values.tolist(), table.schema.field("a").type),
-    )
+    kind = table.schema.field("a").type
+    place = table.schema.get_field_index("a")
+    bad = table.set_column(place, "a", pa.array(values.tolist(), kind))
     write_deltalake("scores", bad.slice(0, 12_000), mode="overwrite")
     write_deltalake("scores", bad.slice(12_000), mode="append")
     local = fitted.redcal("apply", "--model", "model.json", "--engine", "local")
