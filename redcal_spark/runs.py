@@ -289,12 +289,23 @@ class Job:
                 told = _in_words(err)
                 wrong_use = isinstance(err, RedcalError) and err.exit_code == 2
                 try:
-                    row = claim.end("failed", error=told, **self._spent())
+                    row = self._failed(claim, told)
                     if wrong_use and self._new_ledger and not self._written:
                         self.ledger.forget(row)
                 except Exception as second:  # the first one is what must be mended
                     self.listener.note(f"the failure could not be recorded: {second}")
                 raise
+
+    def _failed(self, claim: Claim, told: str) -> RunRow:
+        """Record it, if need be without what failed: a signal may have ended Spark, too."""
+        try:
+            return claim.end("failed", error=told, **self._spent())
+        except Exception:
+            other = self.store.spare(self.tables.runs)
+            if other is None:
+                raise
+            claim.write_to(Ledger(other, self.tables.runs, self.config.hidden))
+            return claim.end("failed", error=told, **self._spent())
 
     def _finish(
         self, claim: Claim, progress: Progress, scanned: Scanned, identity: Any, apply: bool

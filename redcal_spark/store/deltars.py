@@ -77,6 +77,9 @@ class DeltaRsStore:
     ) -> JoinedTable:
         return JoinedTable(main, sides, id, policy)
 
+    def spare(self, name: str) -> None:
+        return None
+
     def check_target(self, name: str, key: str) -> str | None:
         return problem_of_target(name, key)
 
