@@ -13,7 +13,10 @@ def looked_for(name: str) -> str:
     """Where a relative name was looked for, as the end of a message that it is not there."""
     if os.path.isabs(name):
         return ""
-    return f"; looked for {os.path.abspath(name)} (-C DIR starts in another folder)"
+    try:
+        return f"; looked for {os.path.abspath(name)} (-C DIR starts in another folder)"
+    except OSError:  # the folder was removed under our feet
+        return ""
 
 
 @contextlib.contextmanager
