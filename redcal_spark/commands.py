@@ -70,7 +70,7 @@ def check(options: argparse.Namespace) -> int:
         counted = "" if rows is None else f", {rows:,} rows"
         print(f"  input    {job.input.name}{counted}, {layout.n_classes} classes")
         print(f"  split    {split}")
-        print(f"  folder   {os.getcwd()}: relative paths start here")
+        print(f"  folder   {os.getcwd()}")  # where relative paths start
         for name, table in job.tables._asdict().items():
             print(f"  {'rows' if name == 'table' else name:<8} {table}")
     return 0

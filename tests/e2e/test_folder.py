@@ -85,7 +85,7 @@ def test_an_error_says_where_it_looked(job: Work, monkeypatch: pytest.MonkeyPatc
 
 def test_check_says_the_folder(job: Work) -> None:
     told = job.cli("check", "-c", "conf/job.yaml")
-    assert f"  folder   {job.folder}: relative paths start here\n" in told.out
+    assert f"  folder   {job.folder}\n" in told.out
     assert json.loads(job.cli("check", "-c", "conf/job.yaml", "--json").out)["folder"] == str(
         job.folder
     )
