@@ -19,6 +19,7 @@ from redcal_spark.folder import working_in
 from redcal_spark.logs import FORMATS, Context, Parser, logging_to_stderr
 from redcal_spark.prune import age
 from redcal_spark.screen import Screen, printable
+from redcal_spark.settings import of_a_job
 from redcal_spark.signals import in_words, sigterm_as_ctrl_c
 from redcal_spark.telling import aside
 
@@ -38,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")
     options.screen, options.context = Screen(), Context()
     how = options.quiet, options.verbose, options.log_format, options.context, options.screen
-    with options.screen.on(), logging_to_stderr(*how), sigterm_as_ctrl_c():
+    with options.screen.on(), logging_to_stderr(*how), of_a_job(), sigterm_as_ctrl_c():
         return _done(options)
 
 

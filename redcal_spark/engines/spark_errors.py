@@ -12,6 +12,7 @@ from pyspark.errors import PySparkException
 from redcal_spark.engines.spark_workers import last_line, of_worker
 from redcal_spark.errors import RunError, ScratchError
 from redcal_spark.packing import DAMAGED
+from redcal_spark.settings import setting
 
 UNREADABLE = ("FAILED_READ_FILE", "FILE_NOT_EXIST", "FileNotFoundException", "ChecksumException")
 # What a disk says, which Spark tells at the end of a long chain of causes.
@@ -69,4 +70,4 @@ def over_scratch(place: str, run: str, *, from_input: bool = False) -> Iterator[
         worker = None if of_a_disk(err) else of_worker(err)
         kind = RunError if worker is None else type(worker)
         why = told(err) if worker is None else str(worker)
-        raise kind(f"engine.scratch: a job over blocks in {place} failed: {why}") from err
+        raise kind(f"{setting('scratch')}: a job over blocks in {place} failed: {why}") from err

@@ -22,7 +22,7 @@ PACKAGES = (
 MORE_MEMORY = (
     "Give workers more memory (spark.executor.memoryOverhead, or spark.executor.pyspark.memory if "
     "that is set), run fewer tasks beside each other (spark.executor.cores), or smaller batches "
-    "(spark.sql.execution.arrow.maxRecordsPerBatch); the same command again goes on with the run"
+    "(spark.sql.execution.arrow.maxRecordsPerBatch)"
 )
 
 
@@ -65,8 +65,7 @@ def _of_its_end(text: str) -> RedcalError | None:
     if (found := re.search(r"java\.lang\.OutOfMemoryError: ([^\n]*)", text)) is not None:
         return RunError(
             f"Spark's JVM ran out of memory ({found[1].strip()[:100]}). Give it more "
-            "(spark.executor.memory, spark.driver.memory); the same command again goes on with the "
-            "run"
+            "(spark.executor.memory, spark.driver.memory)"
         )
     return None
 
