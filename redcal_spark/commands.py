@@ -63,6 +63,7 @@ def check(options: argparse.Namespace) -> int:
         "scores": list(layout.forms),
         "labels": layout.label,
         "split": split,
+        "folder": os.getcwd(),
         "outputs": job.tables._asdict(),
     }
     if options.json:
@@ -72,6 +73,7 @@ def check(options: argparse.Namespace) -> int:
         counted = "" if rows is None else f", {rows:,} rows"
         print(f"  input    {job.input.name}{counted}, {layout.n_classes} classes")
         print(f"  split    {split}")
+        print(f"  folder   {os.getcwd()}")  # where relative paths start
         for name, table in job.tables._asdict().items():
             print(f"  {'rows' if name == 'table' else name:<8} {table}")
     return 0

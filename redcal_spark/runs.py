@@ -12,7 +12,7 @@ from datetime import timedelta
 from functools import cached_property
 from typing import Any
 
-from redcal_spark import past
+from redcal_spark import past, signals
 from redcal_spark.claim import Claim, take
 from redcal_spark.columns import Columns, Layout, plan
 from redcal_spark.config import Config
@@ -285,15 +285,26 @@ class Job:
             try:
                 yield
             except BaseException as err:
-                told = str(err) if isinstance(err, RedcalError) else f"{type(err).__name__}: {err}"
+                told = _in_words(err)
                 wrong_use = isinstance(err, RedcalError) and err.exit_code == 2
                 try:
-                    row = claim.end("failed", error=told, **self._spent())
+                    row = self._failed(claim, told)
                     if wrong_use and self._new_ledger and not self._written:
                         self.ledger.forget(row)
-                except RedcalError as second:  # the first one is what must be mended
+                except Exception as second:  # the first one is what must be mended
                     self.listener.note(f"the failure could not be recorded: {second}")
                 raise
+
+    def _failed(self, claim: Claim, told: str) -> RunRow:
+        """Record it, if need be without what failed: a signal may have ended Spark, too."""
+        try:
+            return claim.end("failed", error=told, **self._spent())
+        except Exception:
+            other = self.store.spare(self.tables.runs)
+            if other is None:
+                raise
+            claim.write_to(Ledger(other, self.tables.runs, self.config.hidden))
+            return claim.end("failed", error=told, **self._spent())
 
     def _finish(
         self, claim: Claim, progress: Progress, scanned: Scanned, identity: Any, apply: bool
@@ -530,6 +541,13 @@ class Job:
         seconds = {name: round(seconds, 3) for name, seconds in self._timings.items()}
         counters = self.work.counters.to_json()
         return {"counters": json.dumps(counters), "timings": json.dumps(seconds)}
+
+
+def _in_words(err: BaseException) -> str:
+    """Why a run failed, for the ledger."""
+    if isinstance(err, KeyboardInterrupt):
+        return signals.in_words(err)
+    return str(err) if isinstance(err, RedcalError) else f"{type(err).__name__}: {err}"
 
 
 @contextmanager

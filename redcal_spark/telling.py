@@ -80,7 +80,9 @@ def _ended(options: argparse.Namespace, job: Job, outcome: Outcome) -> int:
                 f"nothing to do: run {row.run_id} did just this "
                 f"({row.finished_at:%Y-%m-%d %H:%M:%S}); --force runs it again"
             )
-        return 0
+            if row.status in MEANING:
+                print(f"  {row.status}: {MEANING[row.status]}")
+        return EXIT[row.status]  # else a run that is tried again would turn from 3 to 0
     assert outcome.pair is not None
     if options.json:
         told = {

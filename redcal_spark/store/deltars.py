@@ -15,6 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from redcal_spark.errors import ConflictError, InputError, RedcalError, RunError, UsageError
+from redcal_spark.folder import looked_for
 from redcal_spark.store.base import RECENT, Commit, Mode, Table, rows_of, writer_of
 from redcal_spark.store.delta_errors import is_delta, is_panic, odd_signs, unreadable
 from redcal_spark.store.delta_tables import DeltaRsTable, files_of, load_version, quoted
@@ -54,7 +55,7 @@ class DeltaRsStore:
         path = Path(name)
         if not os.path.exists(path):  # unlike that of Path, it takes names that are too long
             other = elsewhere(name)
-            hint = f"; {other}" if other else ""
+            hint = f"; {other}" if other else looked_for(name)
             raise InputError(f"{name}: no such file or folder{hint}")
         if not os.path.isdir(path / "_delta_log"):
             if version is not None:
@@ -75,6 +76,9 @@ class DeltaRsStore:
         self, main: Table, sides: Sequence[Side], id: str, policy: Literal["error", "inner"]
     ) -> JoinedTable:
         return JoinedTable(main, sides, id, policy)
+
+    def spare(self, name: str) -> None:
+        return None
 
     def check_target(self, name: str, key: str) -> str | None:
         return problem_of_target(name, key)

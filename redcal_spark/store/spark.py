@@ -168,6 +168,9 @@ class SparkStore:
             lambda: {"kind": "join", "tables": [table.identity() for table in tables]},
         )
 
+    def spare(self, name: str) -> DeltaRsStore | None:
+        return self._local if Place(name).is_here else None
+
     def check_target(self, name: str, key: str) -> str | None:
         place = Place(name)
         return self._local.check_target(name, key) if place.is_here else None

@@ -28,6 +28,7 @@ from redcal_spark.config import Config
 from redcal_spark.config_base import sibling
 from redcal_spark.engines.spark_errors import is_sparks, told
 from redcal_spark.engines.spark_frames import arrow_schema
+from redcal_spark.engines.spark_workers import of_worker
 from redcal_spark.errors import InputError, RunError, UsageError
 from redcal_spark.pair import ReconciledPair
 from redcal_spark.redaction import Redaction
@@ -375,6 +376,8 @@ class Stream:
                 "output.mode: merge of a stream runs at the Spark Connect server: install "
                 "redcal-spark[spark] there, or use output.mode: append"
             )
+        if (worker := of_worker(err, self.source)) is not None:
+            return worker
         told_ = re.search(r"terminated with exception: (.*)", text)
         return RunError(f"{self.source}: {told_[1][:500] if told_ else told(err)}")
 

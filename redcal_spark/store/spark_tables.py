@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import DoubleType, StringType, StructField, StructType
 
-from redcal_spark.engines.spark_errors import UNREADABLE, is_sparks, told
+from redcal_spark.engines.spark_errors import UNREADABLE, is_sparks, of_a_disk, told
 from redcal_spark.engines.spark_frames import arrow_schema, column
-from redcal_spark.errors import InputError, RunError
+from redcal_spark.engines.spark_workers import of_worker
+from redcal_spark.errors import InputError, RedcalError, RunError
 from redcal_spark.gather import Piece, each_alone
 from redcal_spark.store.base import Table, vacuumed
 from redcal_spark.store.delta_tables import DeltaRsTable
@@ -135,6 +135,8 @@ class SparkTable:
 
     def explain(self, err: Exception) -> Exception:
         """Why a pass over the rows failed: files are looked at here to tell, in words."""
+        if (worker := of_worker(err, self.name)) is not None and not of_a_disk(err):
+            return worker
         if self._files is not None:
             try:
                 for _ in self._files.batches():
@@ -201,15 +203,14 @@ def is_conflict(err: Exception) -> bool:
 
 def refused(text: str, name: str) -> InputError | None:
     """Rows that we refused inside a Spark job come back as text inside Spark's own error."""
-    mark = "redcal_spark.errors.InputError: the data"
-    if mark not in text:
-        return None
-    first, *more = text.split(mark, 1)[1].splitlines()
-    kept = takewhile(lambda line: line.startswith("  ") and line[2:3].strip(), more)
-    return InputError("\n".join([name + first, *kept]))
+    found = of_worker(RunError(text), name)
+    return found if isinstance(found, InputError) else None
 
 
-def unwritten(name: str, err: Exception) -> RunError:
+def unwritten(name: str, err: Exception) -> RedcalError:
+    """Rows may be computed as they are written, so that a worker may be the cause."""
+    if (worker := of_worker(err)) is not None and not of_a_disk(err):
+        return type(worker)(f"{name}: could not be written: {worker}")
     return RunError(f"{name}: could not be written: {told(err)}")
 
 

@@ -18,12 +18,13 @@ from redcal_spark.engines.spark_frames import (
     arrow_schema,
     column,
     layout_of,
+    problems_of,
     scan_frame,
     table_of,
 )
 from redcal_spark.engines.spark_scan import DRIVER_BUDGET, SparkScan
 from redcal_spark.engines.spark_scratch import Scratch
-from redcal_spark.errors import RunError
+from redcal_spark.errors import InputError, RedcalError
 from redcal_spark.history import Point
 from redcal_spark.kernel import Scan
 from redcal_spark.pair import ReconciledPair
@@ -122,11 +123,26 @@ class OnSpark:
         try:
             version = self.store.put_frame(target, rows, commit)
             self.counters.jobs += 1
-        except RunError as err:
-            raise _ours(err, table.name) from err
+        except RedcalError as err:
+            bad = refused(str(err.__cause__ or err), table.name)
+            if bad is None:
+                raise
+            raise self._counted(source, pair, bad) from err
         _, written = self.store.written(target.table, commit) or (version, 0)
         progress(written)
         return version, written
+
+    def _counted(self, source: SparkTable, pair: ReconciledPair, first: InputError) -> InputError:
+        """The bad rows of the whole table. first: those of the task that met some first."""
+        layout = layout_of(source.frame, pair.columns, pair.n_classes, False, source.name)
+        try:
+            problems_of(source.frame, layout).raise_if_any(source.name)
+        except InputError as all_of_them:
+            return all_of_them
+        except Exception as err:
+            if not is_sparks(err):
+                raise
+        return first
 
     def stream(self, config: Config, pair: ReconciledPair, model: tuple[str, str]) -> Stream:
         return stream_of(self.store, config, pair, model)
@@ -169,8 +185,3 @@ class ScannedOnSpark:
 def _frame(table: Table) -> SparkTable:
     assert isinstance(table, SparkTable)
     return table
-
-
-def _ours(err: RunError, name: str) -> Exception:
-    """A bad row that a worker refused comes back as text inside Spark's own error."""
-    return refused(str(err.__cause__ or err), name) or err

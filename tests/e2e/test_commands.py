@@ -222,7 +222,7 @@ def test_exit_3_when_it_ends_early(work: Work, changes: dict[str, float], status
     [row] = work.runs()
     assert row["status"] == status
     assert row["outputs"] is not None
-    assert work.redcal("run").code == 0  # nothing left to do
+    assert work.redcal("run").code == 3  # nothing left to do, and none the better for it
     forced = work.redcal("run", "--force", "--json")
     assert (forced.code, forced.json["status"]) == (3, status)
     assert work.redcal("fit", "--quiet").code == 3

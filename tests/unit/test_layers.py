@@ -23,7 +23,7 @@ CONFIG = frozenset({"config_base", "config_yaml", "config", "config_file"})
 # From bottom to top. A module may import those of its own layer, but not in a circle, and those
 # below. A folder counts as one module.
 LAYERS: tuple[Iterable[str], ...] = (
-    ("errors", "redaction", "counters", "settings", "signals", "whole"),
+    ("errors", "redaction", "counters", "folder", "settings", "signals", "whole"),
     ("fixed_point", "room"),
     ("parameters",),
     ("costs", "losses", "events", "patches", "blocks"),
@@ -58,7 +58,7 @@ LAYERS: tuple[Iterable[str], ...] = (
 HEIGHT = {module: height for height, layer in enumerate(LAYERS) for module in layer}
 
 # Narrower than their layer.
-ONLY = {module: CONFIG | {"errors", "redaction"} for module in CONFIG}
+ONLY = {module: CONFIG | {"errors", "folder", "redaction"} for module in CONFIG}
 
 # Spark workers import these; they have numpy, pyarrow and the zipped package, nothing else of ours.
 WORKER_MODULES = frozenset(
