@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -18,8 +18,9 @@ from redcal_spark.metrics import Totals
 
 __all__ = ["Certificate", "Check", "Interval", "Measure", "Number", "Root", "Verdict", "certify"]
 
-SCHEMA_VERSION = 1
-VERDICTS: tuple[Verdict, ...] = ("fail", "not covered", "pass")
+SCHEMA_VERSION = 2
+OLD = "an earlier release certified this run; `redcal evaluate` tells what its holdout rows say"
+VERDICTS: tuple[Verdict, ...] = ("violated", "undecided", "not covered", "not done", "holds")
 
 
 @dataclass(frozen=True)
@@ -31,20 +32,20 @@ class Certificate:
 
     @property
     def passed(self) -> bool:
-        """Nothing that was promised turned out false. What is not covered was not promised."""
-        return not self.failed
+        """Nothing turned out false: no check is violated. What is undecided may be."""
+        return not self.violated
 
     @property
     def sound(self) -> bool:
-        """No contradiction: what failed, if anything, failed on judged rows, as it may.
+        """No contradiction: what is violated, if anything, is so on holdout rows, as it may be.
 
         Else log, sums and promises cannot all be right: nothing of this run should be used.
         """
-        return not any(check.split == "fit" or check.relation == "==" for check in self.failed)
+        return not any(check.split == "fit" or check.relation == "==" for check in self.violated)
 
     @property
-    def failed(self) -> tuple[Check, ...]:
-        return tuple(check for check in self.checks if check.verdict == "fail")
+    def violated(self) -> tuple[Check, ...]:
+        return tuple(check for check in self.checks if check.verdict == "violated")
 
     @property
     def counts(self) -> dict[Verdict, int]:
@@ -71,10 +72,12 @@ class Certificate:
         """What `to_json` gave. A certificate whose numbers do not say its verdicts is refused."""
         if not isinstance(data, Mapping) or "schema_version" not in data:
             raise ModelFileError("not a certificate: it has no schema_version")
+        if data["schema_version"] == 1:
+            data = _from_version_1(data)
         if data["schema_version"] != SCHEMA_VERSION:
             raise ModelFileError(
                 f"certificate: schema_version {data['schema_version']!r} is unknown here; this "
-                f"release reads version {SCHEMA_VERSION}"
+                f"release reads versions 1 and {SCHEMA_VERSION}"
             )
         try:
             found = cls(
@@ -86,6 +89,31 @@ class Certificate:
         if found.to_json() != data:
             raise ModelFileError("damaged certificate: not as any release wrote it")
         return found
+
+
+def _from_version_1(data: Mapping[str, Any]) -> dict[str, Any]:
+    """A certificate as releases before version 2 wrote it, in the words of today.
+
+    On holdout rows it said more than its intervals bear: there nothing is taken over as decided.
+    """
+    names: dict[str, Verdict] = {"pass": "holds", "fail": "violated"}
+    checks = []
+    try:
+        for old in data["checks"]:
+            verdict: Verdict = names.get(old["verdict"], old["verdict"])
+            why = old["why"]
+            if old["split"] == "judge" and old["relation"] != "==" and verdict in names.values():
+                verdict, why = "undecided", OLD
+            elif verdict == "not covered" and old["relation"] == "==":
+                verdict = "not done"
+            check = Check.from_json(old | {"verdict": verdict, "why": why, "scale": "1/1"})
+            checks.append(replace(check, interval=None).to_json())
+        measures = [old | {"interval": None} for old in data["measures"]]
+    except (LookupError, TypeError, ValueError, ArithmeticError) as err:
+        raise ModelFileError(f"damaged certificate: {err}") from err
+    passed = not any(check["verdict"] == "violated" for check in checks)
+    head = {"schema_version": SCHEMA_VERSION, "passed": passed}
+    return head | {"checks": checks, "measures": measures}
 
 
 def certify(
@@ -107,14 +135,14 @@ def certify(
     If log and sums cannot belong together, nothing else is said of them.
     """
     checks = list(_sound(pair, fit_points, judge_points))
-    if any(check.verdict == "fail" for check in checks):
+    if any(check.verdict == "violated" for check in checks):
         return Certificate(tuple(checks))
     case = Case(pair, fit_points)
     checks += _consistent(pair, fit_points, judge_points, replayed, judge_replayed)
     told = "every patch is the mean residual of the rows it acts on"
     if rechecked is None:
         why = "the rows were not looked at again"
-        checks.append(Check.of("patches", told, None, "==", Fraction(0), why=why))
+        checks.append(Check.of("patches", told, None, "==", Fraction(0), undone=why))
     else:
         checks.append(_none("patches", told, rechecked))
     checks += fitted(case)
@@ -167,7 +195,7 @@ def _consistent(
         told = "another way to the sums gives the same"
         if other is None:
             why = "nobody went another way"
-            yield Check.of("replay", told, None, "==", Fraction(0), split=split, why=why)
+            yield Check.of("replay", told, None, "==", Fraction(0), split=split, undone=why)
         else:
             yield _none("replay", told, consistency.replay(points, other), split)
 

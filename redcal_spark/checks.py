@@ -16,10 +16,21 @@ from redcal_spark.losses import LossFamily
 from redcal_spark.parameters import Parameters, Resolved, Status
 from redcal_spark.patches import PatchLog
 
-Verdict = Literal["pass", "fail", "not covered"]
+Verdict = Literal["holds", "violated", "undecided", "not covered", "not done"]
+Kind = Literal["promise", "theory", "bookkeeping"]
 Relation = Literal["<", "<=", ">", ">=", "=="]
 SplitName = Literal["fit", "judge"]
 When = Literal["before", "after"]
+
+
+PROMISES = frozenset(
+    {
+        *("largest_event", "largest_gap", "calibration_gap"),
+        *("decision_loss", "decision_loss_from_input", "brier_decrease"),
+        *("loss_fell", "both_losses_fell", "brier_fell"),
+    }
+)
+TOO_FEW = "too few holdout rows to tell: the interval contains the bound"
 
 
 class Fitted(Protocol):
@@ -78,12 +89,24 @@ def holds(measured: Number, relation: Relation, bound: Number) -> bool:
     }[relation]
 
 
+def said(
+    measured: Number, relation: Relation, bound: Number, interval: Interval | None
+) -> Literal["holds", "violated", "undecided"]:
+    """What the numbers say. Of an interval the worse end must be within the bound to hold it."""
+    ends = (measured, measured) if interval is None else (interval.low, interval.high)
+    true = [holds(end, relation, bound) for end in ends]
+    return "holds" if all(true) else "undecided" if any(true) else "violated"
+
+
 @dataclass(frozen=True)
 class Check:
     """One claim: `measured` `relation` `bound`.
 
-    verdict: pass and fail are about the numbers. not covered: the theorem promises nothing here, or
-    there are too few rows to tell; `why` says so. measured is None where nobody measured.
+    verdict: holds and violated are what the numbers say, with an interval what all of it says.
+    undecided: there are too few rows to tell. not covered: theory promises nothing here. not done:
+    nobody looked; `redcal evaluate` does. `why` says more. measured is None where nobody measured.
+    scale: users' units for one unit of these numbers: of a loss the spread of its costs, of the
+    Brier score of a single column P(1) one half, which makes it the mean of (f - y)^2.
     """
 
     name: str
@@ -97,16 +120,17 @@ class Check:
     loss: str | None = None
     model: int | None = None
     interval: Interval | None = None
+    scale: Fraction = Fraction(1)
 
     def __post_init__(self) -> None:
         kinds = ((self.verdict, Verdict), (self.relation, Relation), (self.split, SplitName))
         for value, kind in kinds:
             if value not in get_args(kind):
                 raise ValueError(f"check {self.name!r}: {value!r} is none of {get_args(kind)}")
-        if self.verdict != "not covered" and self.holds != (self.verdict == "pass"):
+        if self.verdict in ("holds", "violated") and self.said != self.verdict:
             raise ValueError(f"check {self.name!r}: its numbers do not say {self.verdict!r}")
-        if self.verdict == "not covered" and not self.why:
-            raise ValueError(f"check {self.name!r}: not covered, and no reason")
+        if self.verdict not in ("holds", "violated") and not self.why:
+            raise ValueError(f"check {self.name!r}: {self.verdict}, and no reason")
 
     @classmethod
     def of(
@@ -119,40 +143,53 @@ class Check:
         *,
         split: SplitName = "fit",
         uncovered: str | None = None,
+        undecided: str | None = None,
+        undone: str | None = None,
         why: str = "",
         loss: str | None = None,
         model: int | None = None,
         interval: Interval | None = None,
+        scale: Fraction = Fraction(1),
     ) -> Check:
-        """The check with its verdict. uncovered: why nothing is promised, if so.
+        """The check with its verdict.
 
-        A number with an interval fails only if all of the interval does.
+        uncovered: why nothing is promised; undecided: why there is nothing to tell by; undone: why
+        nobody measured. Else the numbers decide.
         """
         verdict: Verdict
-        if uncovered is not None or measured is None:
-            verdict, why = "not covered", uncovered or why
-        elif holds(measured, relation, bound):
-            verdict = "pass"
-        elif interval is not None and (
-            holds(interval.low, relation, bound) or holds(interval.high, relation, bound)
-        ):
-            verdict, why = "not covered", "too few judged rows to tell: the interval has the bound"
+        if uncovered is not None:
+            verdict, why = "not covered", uncovered
+        elif undone is not None:
+            verdict, why = "not done", undone
+        elif undecided is not None:
+            verdict, why = "undecided", undecided
         else:
-            verdict = "fail"
+            assert measured is not None
+            verdict = said(measured, relation, bound, interval)
+            why = TOO_FEW if verdict == "undecided" else why
         return cls(
-            name, claim, split, relation, bound, measured, verdict, why, loss, model, interval
+            *(name, claim, split, relation, bound, measured, verdict),
+            *(why, loss, model, interval, scale),
         )
 
     @property
-    def holds(self) -> bool | None:
+    def kind(self) -> Kind:
+        """promise: to users. theory: what proofs say besides. bookkeeping: that nothing is odd."""
+        if self.name in PROMISES:
+            return "promise"
+        return "bookkeeping" if self.relation == "==" else "theory"
+
+    @property
+    def said(self) -> Literal["holds", "violated", "undecided"] | None:
         """What the numbers say, whatever is promised."""
         if self.measured is None:
             return None
-        return holds(self.measured, self.relation, self.bound)
+        return said(self.measured, self.relation, self.bound, self.interval)
 
     def to_json(self) -> dict[str, Any]:
         return {
             "name": self.name,
+            "kind": self.kind,
             "claim": self.claim,
             "loss": self.loss,
             "model": self.model,
@@ -163,6 +200,7 @@ class Check:
             "verdict": self.verdict,
             "why": self.why,
             "interval": _interval_to_json(self.interval),
+            "scale": text_of(self.scale),
         }
 
     @classmethod
@@ -179,6 +217,7 @@ class Check:
             loss=None if data["loss"] is None else _text(data["loss"]),
             model=data["model"],
             interval=_interval_from_json(data["interval"]),
+            scale=_fraction(data["scale"]),
         )
 
     def line(self) -> str:
@@ -303,6 +342,13 @@ def _interval_from_json(data: Mapping[str, Any] | None) -> Interval | None:
     ends = [_from_json(data["low"]), _from_json(data["high"]), number_of(data["confidence"])]
     low, high, confidence = (x for x in ends if isinstance(x, Fraction))
     return Interval(low, high, confidence, _text(data["method"]))
+
+
+def _fraction(text: str) -> Fraction:
+    number = number_of(text)
+    if isinstance(number, Root):
+        raise ValueError(f"{text!r} is a root")
+    return number
 
 
 def _text(value: Any) -> str:

@@ -54,7 +54,7 @@ def _until(points: Sequence[Point], steps: int) -> list[Point]:
 
 
 def failures(certificate: Certificate) -> list[str]:
-    return [check.line() for check in certificate.failed]
+    return [check.line() for check in certificate.violated]
 
 
 def audits(pair: ReconciledPair, histories: Histories) -> dict[str, Any]:

@@ -21,9 +21,11 @@ from redcal_spark.report.numbers import plural, shown, whole
 MOST = 40  # checks of a verdict; 100 losses have hundreds
 COSTS = 400  # numbers of a cost matrix that the configuration still shows
 TITLES = {
-    "fail": ("Did not hold", "bad"),
-    "pass": ("Holds", "good"),
-    "not covered": ("Not covered", "warn"),
+    "violated": ("Violated", "bad"),
+    "undecided": ("Undecided", "warn"),
+    "holds": ("Holds", "good"),
+    "not covered": ("Not covered", "note"),
+    "not done": ("Not done", "note"),
 }
 FIRST = 6  # that hold, to be seen at once
 HEAVY = {
@@ -62,8 +64,8 @@ def certificate(report: Report) -> list[Group]:
             continue
         order = sorted(found, key=lambda x: _weight(x[1]))
         heavy = [x for x in order if _weight(x[1])[0] < len(HEAVY)]
-        first = {"fail": order[:MOST], "not covered": [], "pass": heavy[:FIRST]}[verdict]
-        rest = [] if verdict == "fail" else [x for x in found if x not in first][:MOST]
+        first = {"violated": order[:MOST], "holds": heavy[:FIRST]}.get(verdict, [])
+        rest = [] if verdict == "violated" else [x for x in found if x not in first][:MOST]
         left_out = len(found) - len(first) - len(rest)
         shown_first, shown_rest = ([_check(report, *x) for x in part] for part in (first, rest))
         groups.append(Group(title, mood, len(found), shown_first, shown_rest, left_out))

@@ -171,10 +171,12 @@ def _proof(report: Report) -> Iterator[Html | str]:
         yield "It has no certificate."
         return
     counts = report.certificate.counts
-    checked = counts["pass"] + counts["fail"]
-    if counts["fail"]:
+    checked = counts["holds"] + counts["violated"]
+    if counts["violated"]:
         yield tag(
-            "b", f"{counts['fail']:,} of {plural(checked, 'promise')} did not hold", class_="bad"
+            "b",
+            f"{counts['violated']:,} of {plural(checked, 'promise')} did not hold",
+            class_="bad",
         )
     elif checked == 1:
         yield "The one promise that could be checked holds"
@@ -188,12 +190,14 @@ def _proof(report: Report) -> Iterator[Html | str]:
 def notices(report: Report) -> Iterator[Notice]:
     """What must not be overlooked, loudest first."""
     certificate = report.certificate
-    if certificate is not None and certificate.failed:
-        lines: list[Html | str] = [_failure(report, check) for check in certificate.failed[:6]]
-        if len(certificate.failed) > 6:
-            lines.append(f"… and {len(certificate.failed) - 6:,} more, below")
+    if certificate is not None and certificate.violated:
+        lines: list[Html | str] = [_failure(report, check) for check in certificate.violated[:6]]
+        if len(certificate.violated) > 6:
+            lines.append(f"… and {len(certificate.violated) - 6:,} more, below")
         if certificate.sound:
-            title = f"{plural(len(certificate.failed), 'promise')} did not hold on the judged rows"
+            title = (
+                f"{plural(len(certificate.violated), 'promise')} did not hold on the judged rows"
+            )
         else:
             title = "This run contradicts itself: use nothing of it"
         yield Notice("bad", title, lines)

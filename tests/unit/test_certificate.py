@@ -282,9 +282,11 @@ def check_against(found: Certificate, by_hand: Expected) -> None:
         true = _true(measured, relation, bound)
         if check.split == "fit":
             assert true
-            assert check.verdict == "pass"
+            assert check.verdict == "holds"
         else:
-            assert check.verdict == "pass" if true else check.verdict in ("fail", "not covered")
+            assert (
+                check.verdict == "holds" if true else check.verdict in ("violated", "not covered")
+            )
 
 
 def _true(measured: Number, relation: str, bound: Number) -> bool:
@@ -314,7 +316,7 @@ def test_every_guarantee_is_what_the_rows_say_by_an_independent_path(seed: int) 
     for check in found.checks:
         if check.name in CONSISTENCY and check.measured is not None:
             assert check.measured == Fraction(0)
-            assert check.verdict == "pass"
+            assert check.verdict == "holds"
 
 
 @pytest.mark.parametrize("seed", range(900, 924))
@@ -428,7 +430,7 @@ def test_a_mutated_log_fails_by_its_replay(algorithm: str) -> None:
             pair = with_log(run.pair, log)
             bare = certify(pair, run.points)
             unaided, tried = unaided + (not bare.passed), tried + 1
-            if {check.name for check in bare.failed} & {"log", "points"}:
+            if {check.name for check in bare.violated} & {"log", "points"}:
                 continue  # it could not even be replayed, or not to these points
             replayed = run.history(pair.log)[-1].totals
             found = certify(pair, run.points, replayed=replayed)
@@ -444,7 +446,7 @@ def test_a_mutated_log_fails_on_the_rows(algorithm: str) -> None:
         assert run.recheck(run.pair) == []
         for name, log in some_mutations(run):
             pair = with_log(run.pair, log)
-            if "log" in {check.name for check in certify(pair, run.points).failed}:
+            if "log" in {check.name for check in certify(pair, run.points).violated}:
                 continue
             points, rechecked = run.history(pair.log), run.recheck(pair)
             found = certify(pair, points, replayed=points, rechecked=rechecked)
@@ -490,7 +492,7 @@ def test_sums_alone_know_where_rounds_and_calibrations_start(algorithm: str) -> 
                 pair = with_log(
                     run.pair, [*log[: point.steps], patch | new, *log[point.steps + 1 :]]
                 )
-                failed = {found.name for found in certify(pair, run.points).failed}
+                failed = {found.name for found in certify(pair, run.points).violated}
                 assert failed & {check, "log"}, new
                 tried += "log" not in failed
     assert tried > 8
@@ -546,7 +548,7 @@ def test_calibrating_another_action_than_the_worst_shows_in_the_sums() -> None:
                         continue
                     wrong = with_log(run.pair, [new | {"rows": len(rows), "phi": phi}])
                     pair = replace(wrong, status="cut")
-                    failed = {c.name: c for c in certify(pair, run.history(pair.log)).failed}
+                    failed = {c.name: c for c in certify(pair, run.history(pair.log)).violated}
                     assert "the largest gap was at" in failed["calibrations"].why
                     tried += 1
     assert tried > 5
@@ -628,7 +630,7 @@ def test_a_mutated_judged_sum_fails() -> None:
     for _, totals in mutated_totals(points[-1].totals):
         mutated = [*points[:-1], replace(points[-1], totals=totals)]
         found = certify(run.pair, run.points, mutated, judge_replayed=points[-1].totals)
-        assert any(check.split == "judge" for check in found.failed)
+        assert any(check.split == "judge" for check in found.violated)
         assert not found.sound
     assert certify(run.pair, run.points, points, judge_replayed=points).passed
 
@@ -639,7 +641,7 @@ def test_other_things_that_are_not_so_fail() -> None:
     assert pair.resolved.beta is not None
 
     def failed(other: ReconciledPair, found: Sequence[Point] = points) -> set[str]:
-        return {check.name for check in certify(other, found).failed}
+        return {check.name for check in certify(other, found).violated}
 
     assert failed(replace(pair, rows=pair.rows + 1)) >= {"points"}
     finer = replace(pair.resolved, beta=pair.resolved.beta / 2)
@@ -683,10 +685,10 @@ def test_a_log_that_no_algorithm_makes_fails_by_itself() -> None:
     ):
         if wrong:
             pair = with_log(run.pair, [first | wrong, *log[1:]])
-            assert {check.name for check in certify(pair, run.points).failed} & {"log", "points"}
+            assert {check.name for check in certify(pair, run.points).violated} & {"log", "points"}
     misnumbered = PatchLog([replace(run.pair.log[0], step=3), *run.pair.log[1:]])
     found = certify(replace(run.pair, log=misnumbered), run.points)
-    assert [check.name for check in found.failed] == ["log"]
+    assert [check.name for check in found.violated] == ["log"]
 
 
 # --- what is covered ------------------------------------------------------------------------------
@@ -709,7 +711,7 @@ def test_theorem_2_by_hand() -> None:
     assert found.passed
     event = one(found, "largest_event", loss="zero_one")
     assert (event.measured, event.bound) == (Fraction(0), Fraction(1, 10))
-    assert event.verdict == "pass"
+    assert event.verdict == "holds"
     for model in (1, 2):
         brier = one(found, "brier_decrease", model=model)
         assert isinstance(brier.measured, Fraction)
@@ -718,7 +720,7 @@ def test_theorem_2_by_hand() -> None:
         loss = one(found, "decision_loss", model=model)
         assert loss.measured == Fraction(-8, 100)
         assert loss.bound == Root(Fraction(4, 10) ** 2 * 2)  # 1 * .2 * sqrt(2) * 2
-        assert loss.verdict == "pass"
+        assert loss.verdict == "holds"
         before, after = (
             m.value
             for m in found.measures
@@ -736,7 +738,7 @@ def test_theorem_1_reconcile_promises_nothing_about_losses() -> None:
     found = certify(run.pair, run.points)
     rise = one(found, "decision_loss", model=1)
     assert (rise.measured, rise.verdict) == (Fraction(1, 2), "not covered")
-    assert one(found, "largest_gap").verdict == "pass"
+    assert one(found, "largest_gap").verdict == "holds"
 
 
 @pytest.mark.parametrize("seed", range(40, 60))
@@ -752,27 +754,27 @@ def test_a_loss_is_covered_only_if_it_picked_every_round(seed: int) -> None:
     for loss in run.problem.losses:
         for model in (1, 2):
             verdict = one(found, "decision_loss", loss=loss, model=model).verdict
-            assert verdict == ("pass" if pickers <= {loss} else "not covered")
+            assert verdict == ("holds" if pickers <= {loss} else "not covered")
 
 
 def test_adaptive_beta_a_coarse_grid_and_open_rounds_are_not_covered() -> None:
     base = problems.theorem_2(0.2, 0.1)
-    assert one(certify_run(base), "decision_loss", model=1).verdict == "pass"
+    assert one(certify_run(base), "decision_loss", model=1).verdict == "holds"
     adaptive = certify_run(replace(base, adaptive_beta=True))
     assert "adaptive_beta" in one(adaptive, "decision_loss", model=1).why
-    assert one(adaptive, "brier_per_patch", model=1).verdict == "pass"
+    assert one(adaptive, "brier_per_patch", model=1).verdict == "holds"
     coarse = certify_run(replace(base, grid_bits=3))
     for name in ("brier_per_patch", "brier_decrease", "decision_loss"):
         check = one(coarse, name, model=1)
         assert (check.verdict, "grid" in check.why) == ("not covered", True)
     assert one(coarse, "rounds").verdict == one(coarse, "steps").verdict == "not covered"
-    assert one(coarse, "brier_falls", model=1).verdict == "pass"
+    assert one(coarse, "brier_falls", model=1).verdict == "holds"
     capped = certify_run(replace(base, max_steps=1))
     assert "max_steps" in one(capped, "decision_loss", model=1).why
     assert one(capped, "largest_event").verdict == "not covered"
-    assert one(capped, "rounds").verdict == "pass"
+    assert one(capped, "rounds").verdict == "holds"
     by_rounds = certify_run(replace(base, max_rounds=1))
-    assert one(by_rounds, "decision_loss", model=1).verdict == "pass"
+    assert one(by_rounds, "decision_loss", model=1).verdict == "holds"
     assert one(by_rounds, "largest_event").verdict == "not covered"
 
 
@@ -845,7 +847,7 @@ def test_enough_rows_pass() -> None:
     pair = replace(run.pair, rows=run.pair.rows * times)
     found = certify(pair, points)
     assert found.passed
-    assert one(found, "rows_for_masses").verdict == "pass"
+    assert one(found, "rows_for_masses").verdict == "holds"
     assert one(certify(run.pair, run.points), "rows_for_masses").verdict == "not covered"
 
 
@@ -882,18 +884,18 @@ def test_judged_masses_fail_only_beyond_their_interval() -> None:
         certificate = certify(run.pair, run.points, points)
         return one(certificate, "largest_event", split="judge")
 
-    assert judged(0, 50).verdict == "pass"
-    assert judged(10, 50).verdict == "pass"  # 2 eta = 0.2, not above it
+    assert judged(0, 50).verdict == "holds"
+    assert judged(10, 50).verdict == "holds"  # 2 eta = 0.2, not above it
     few = judged(11, 50)
     assert (few.verdict, "too few" in few.why) == ("not covered", True)
     beyond = judged(40, 50)
-    assert beyond.verdict == "fail"
+    assert beyond.verdict == "violated"
     assert Certificate((beyond,)).sound  # no contradiction, only bad news
     assert not Certificate((beyond,)).passed
     assert not Certificate((replace(beyond, split="fit"),)).sound
     many = judged(1_100, 5_000)
     assert many.interval is not None
-    assert (many.verdict == "fail") == (many.interval.low > Fraction(1, 5))
+    assert (many.verdict == "violated") == (many.interval.low > Fraction(1, 5))
 
 
 # --- plain data -----------------------------------------------------------------------------------
@@ -921,7 +923,7 @@ def test_a_certificate_that_was_tampered_with_is_refused() -> None:
 
     half = {"exact": "1/2", "value": 0.5}
     tampered: list[Any] = [
-        changed(verdict="fail"),
+        changed(verdict="violated"),
         changed(measured=half),
         changed(verdict="not covered", why=""),
         changed(bound={"exact": "1/2", "value": 0.4}),
@@ -955,10 +957,10 @@ def test_roots_compare_exactly() -> None:
 
 def test_a_check_cannot_say_what_its_numbers_do_not() -> None:
     with pytest.raises(ValueError, match="do not say"):
-        Check("x", "y", "fit", "<", Fraction(1), Fraction(2), "pass")
+        Check("x", "y", "fit", "<", Fraction(1), Fraction(2), "holds")
     with pytest.raises(ValueError, match="do not say"):
-        Check("x", "y", "fit", "<", Fraction(2), Fraction(1), "fail")
+        Check("x", "y", "fit", "<", Fraction(2), Fraction(1), "violated")
     with pytest.raises(ValueError, match="do not say"):
-        Check("x", "y", "fit", "<", Fraction(2), None, "pass")
+        Check("x", "y", "fit", "<", Fraction(2), None, "holds")
     with pytest.raises(ValueError, match="no reason"):
         Check("x", "y", "fit", "<", Fraction(2), None, "not covered")
