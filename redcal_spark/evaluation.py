@@ -101,6 +101,8 @@ def _certificate(job: Job, row: RunRow, given: Scanned, totals: dict[str, Totals
         replayed=totals["fit"],
         judge_replayed=totals.get("judge"),
         rechecked=None if rows is None else recheck(pair, rows),
+        delta=job.reconciler.delta,
+        candidates=1 if pair.certificate is None else pair.certificate.candidates,
     )
 
 
