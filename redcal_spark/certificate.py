@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from redcal_spark import consistency, log_checks
+from redcal_spark import consistency, log_checks, paired_checks
 from redcal_spark.case import Case
 from redcal_spark.checks import (
     Check,
@@ -215,6 +215,11 @@ def certify(
     checks = list(_sound(pair, fit_points, judge_points))
     if any(check.verdict == "violated" for check in checks):
         return Certificate(tuple(checks))
+    if judge_points:
+        told = "what rows changed by adds up to what the sums did"
+        checks.append(_none("paired", told, paired_checks.paired(pair, judge_points), "judge"))
+        if checks[-1].verdict == "violated":
+            return Certificate(tuple(checks))
     case = Case(pair, fit_points)
     level = Level(delta, statements(case), candidates)
     checks += _consistent(pair, fit_points, judge_points, replayed, judge_replayed)

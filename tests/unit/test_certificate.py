@@ -291,7 +291,7 @@ def _expected_of_holdout(run: Run, judge: Problem, fine: bool, fit: Expected) ->
 
 CONSISTENCY = {
     *("parameters", "log", "points", "status", "events", "calibrations", "effects"),
-    *("sums", "untouched", "replay", "patches"),
+    *("sums", "paired", "untouched", "replay", "patches"),
 }
 ROWS = {"rows_for_masses", "rows_for_losses", "rows_for_brier"}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
@@ -342,6 +342,43 @@ def test_rows_that_were_not_paired_are_not_done() -> None:
     for name in run.problem.losses:
         assert only(found, "loss_fell", name, model).verdict == "not done"
     assert only(found, "brier_decrease", None, model).verdict == "not done"
+
+
+def test_paired_sums_that_do_not_fit_the_others_are_noticed() -> None:
+    tried = 0
+    for seed in range(400, 424):
+        run = run_of(seed)
+        for place in (len(run.held) // 2, len(run.held) - 1):
+            for wrong in mutated(run.held[place].totals.paired):
+                point = run.held[place]
+                point = replace(point, totals=replace(point.totals, paired=wrong))
+                held = [*run.held[:place], point, *run.held[place + 1 :]]
+                found = certify(run.pair, run.points, held, judge_replayed=held)
+                assert [c.name for c in found.violated if c.split == "judge"] == ["paired"]
+                assert not found.sound
+                tried += 1
+        found = certify(run.pair, run.points, run.held, judge_replayed=run.held)
+        assert found.sound
+    assert tried > 100
+
+
+def mutated(paired: Paired | None) -> Iterator[Paired]:
+    """One sum that is another, by more than rounding could be, or a square that no rows have."""
+    assert paired is not None
+    far = 100  # more than rows
+    for i in (0, 1):
+        for family in ("losses", "rounds"):
+            rows = getattr(paired, family)
+            for place, old in enumerate(rows[i]):
+                for new in (replace(old, total=old.total + far), replace(old, squares=-1)):
+                    row = (*rows[i][:place], new, *rows[i][place + 1 :])
+                    wrong: Any = {family: (*rows[:i], row, *rows[i + 1 :])}
+                    yield replace(paired, **wrong)
+        for new in (
+            replace(paired.brier[i], total=paired.brier[i].total - far),
+            replace(paired.brier[i], squares=2**60),
+        ):
+            yield replace(paired, brier=(*paired.brier[:i], new, *paired.brier[i + 1 :]))
 
 
 # --- large numbers --------------------------------------------------------------------------------

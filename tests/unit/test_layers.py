@@ -34,7 +34,7 @@ LAYERS: tuple[Iterable[str], ...] = (
     ("packing",),
     ("tasks",),
     ("engines", "algorithms", "session"),
-    ("checks", "consistency", "intervals", "log_checks", "recheck"),
+    ("checks", "consistency", "intervals", "log_checks", "recheck", "paired_checks"),
     ("case", "guarantees", "judging", "sample_size"),
     ("certificate", "explain", "journey"),
     ("pair",),
