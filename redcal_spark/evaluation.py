@@ -47,7 +47,10 @@ def evaluate(job: Job) -> Evaluation:
     given = _scan(job, written, before)
     try:
         metrics = {
-            name: (Metrics(part.totals, losses), Metrics(totals[name], losses))
+            name: (
+                Metrics(part.totals, losses, given.layout.binary),
+                Metrics(totals[name], losses, given.layout.binary),
+            )
             for name, part in given.gathered.parts.items()
         }
         row = _writer(job)

@@ -55,6 +55,7 @@ class Job:
         self._new_ledger = False
         self._written: dict[str, int] = {}  # tables and the versions of them that this run wrote
         self._timings: dict[str, float] = {}
+        self._binary = False
         self._seen: list[Point] = []  # of the fitting rows, at the ends of rounds
         self._steps = 0
 
@@ -310,6 +311,7 @@ class Job:
             self._patch(patch)
 
         with self._phase("fit"):
+            self._binary = scanned.layout.binary
             self._seen = [Point(0, 0, gathered.fit.totals)]
             pair = self.reconciler.fit_gathered(
                 gathered,
@@ -483,7 +485,7 @@ class Job:
     def _round(self, first: Patch, totals: Totals | None) -> None:
         metrics = None
         if totals is not None:
-            metrics = Metrics(totals, self.reconciler.losses)
+            metrics = Metrics(totals, self.reconciler.losses, self._binary)
             self._seen.append(Point(self._steps, len(self._seen), totals))
         self.listener.round(first, metrics)
 
