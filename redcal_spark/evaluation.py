@@ -47,7 +47,10 @@ def evaluate(job: Job) -> Evaluation:
     given = _scan(job, written, before)
     try:
         metrics = {
-            name: (Metrics(part.totals, losses), Metrics(totals[name], losses))
+            name: (
+                Metrics(part.totals, losses, given.layout.binary),
+                Metrics(totals[name], losses, given.layout.binary),
+            )
             for name, part in given.gathered.parts.items()
         }
         row = _writer(job)
@@ -101,6 +104,8 @@ def _certificate(job: Job, row: RunRow, given: Scanned, totals: dict[str, Totals
         replayed=totals["fit"],
         judge_replayed=totals.get("judge"),
         rechecked=None if rows is None else recheck(pair, rows),
+        delta=job.reconciler.delta,
+        candidates=1 if pair.certificate is None else pair.certificate.candidates,
     )
 
 

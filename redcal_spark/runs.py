@@ -13,11 +13,13 @@ from functools import cached_property
 from typing import Any
 
 from redcal_spark import past, signals
+from redcal_spark.certificate import DELTA
 from redcal_spark.claim import Claim, take
 from redcal_spark.columns import Columns, Layout, plan
 from redcal_spark.config import Config
 from redcal_spark.dashboard import METRICS, metrics_table
 from redcal_spark.errors import InputError, RedcalError, RunError, ScratchError, UsageError
+from redcal_spark.fixed_point import exact
 from redcal_spark.history import Point
 from redcal_spark.ledger import Ledger, RunRow, config_digest, fingerprint
 from redcal_spark.metrics import Metrics, Totals
@@ -53,6 +55,7 @@ class Job:
         self._new_ledger = False
         self._written: dict[str, int] = {}  # tables and the versions of them that this run wrote
         self._timings: dict[str, float] = {}
+        self._binary = False
         self._seen: list[Point] = []  # of the fitting rows, at the ends of rounds
         self._steps = 0
 
@@ -94,6 +97,8 @@ class Job:
         del output["report"]  # the rows are the same, whoever reads of them
         if not output["normalise"]:  # as before there was such a key
             del output["normalise"]
+        if exact(self.config.reconcile.delta) == DELTA:  # as it was before there was a choice
+            del tree["reconcile"]["delta"]
         return config_digest(tree | {"output": output})
 
     def _wanted(self, reader: Reconciler) -> list[str]:
@@ -316,6 +321,7 @@ class Job:
             self._patch(patch)
 
         with self._phase("fit"):
+            self._binary = scanned.layout.binary
             self._seen = [Point(0, 0, gathered.fit.totals)]
             pair = self.reconciler.fit_gathered(
                 gathered,
@@ -330,7 +336,9 @@ class Job:
             points = scanned.histories(pair, self._all_seen(pair.log))
             made.rows = scanned.replayed
             guard = self.config.reconcile.guard
-            pair, histories = verdict(pair, points, guard, self.listener.note)
+            pair, histories = verdict(
+                pair, points, guard, self.listener.note, self.reconciler.delta
+            )
         scanned.close()  # the rest needs no scratch, and the disk may need the room
         with self._phase("write"):
             self._written[self.tables.patches] = progress.finish()
@@ -517,7 +525,7 @@ class Job:
     def _round(self, first: Patch, totals: Totals | None) -> None:
         metrics = None
         if totals is not None:
-            metrics = Metrics(totals, self.reconciler.losses)
+            metrics = Metrics(totals, self.reconciler.losses, self._binary)
             self._seen.append(Point(self._steps, len(self._seen), totals))
         self.listener.round(first, metrics)
 

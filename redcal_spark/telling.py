@@ -114,9 +114,10 @@ def _ended(options: argparse.Namespace, job: Job, outcome: Outcome) -> int:
     if row.command == "run" and sums_may_differ(outcome.pair) and not job.config.output.normalise:
         print("  patched scores need not sum to 1; output.normalise: true adds some that do")
     if outcome.pair.certificate is not None:
-        print(f"  {outcome.pair.certificate.lines()[0]}")
-        for line in failures(outcome.pair.certificate):
-            print(f"  {line}")
+        certificate = outcome.pair.certificate
+        falls = certificate.falls(model_names(job))
+        for line in (*certificate.headline(), *falls, *failures(certificate)):
+            console_of(options).print(f"  {line}")
     found = {
         split: metrics
         for split in ("fit", "judge")
