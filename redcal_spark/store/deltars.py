@@ -16,7 +16,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from redcal_spark.errors import ConflictError, InputError, RedcalError, RunError, UsageError
 from redcal_spark.store.base import RECENT, Commit, Mode, Table, rows_of, writer_of
 from redcal_spark.store.delta_errors import is_delta, is_panic, odd_signs, unreadable
-from redcal_spark.store.delta_protocol import is_append_only, not_written, unwritable
+from redcal_spark.store.delta_protocol import is_append_only, known_log, not_written, unwritable
 from redcal_spark.store.delta_tables import DeltaRsTable, load_version, quoted
 from redcal_spark.store.delta_types import delta_schema, unstorable
 from redcal_spark.store.delta_writes import (
@@ -65,7 +65,7 @@ class DeltaRsStore:
             return open_files(name, separator, fractions)
         if (odd := odd_signs(name)) is not None:
             raise InputError(f"{name}: {odd}; rename the folder, or use engine.name: spark")
-        with unreadable(name, InputError, "not a readable Delta table"):
+        with unreadable(name, InputError, "not a readable Delta table"), known_log(name):
             table = DeltaTable(name)
         if version is not None:
             load_version(name, table, version)
@@ -80,8 +80,11 @@ class DeltaRsStore:
         problem = problem_of_target(name, key)
         if problem is not None or not is_delta(name):
             return problem
-        with unreadable(name, UsageError, f"{key} cannot be read"):
-            why = unwritable(DeltaTable(name))
+        try:
+            with unreadable(name, InputError, "cannot be read"), known_log(name):
+                why = unwritable(DeltaTable(name))
+        except InputError as err:
+            return f"{key}: {err}"
         return None if why is None else f"{key}: {not_written(name, why)}"
 
     def check_schema(self, schema: pa.Schema) -> list[str]:
@@ -310,7 +313,7 @@ class DeltaRsStore:
 def _table(name: str) -> DeltaTable | None:
     if not is_delta(name):
         return None
-    with unreadable(name, RunError, "cannot be read"):
+    with unreadable(name, RunError, "cannot be read"), known_log(name):
         return DeltaTable(name)
 
 
