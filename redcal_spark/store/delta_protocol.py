@@ -27,6 +27,8 @@ READABLE = {
     "v2Checkpoint",
     "vacuumProtocolCheck",  # asks something of VACUUM alone
 }
+# Known, but not to the part of delta-rs that tells which rows are deleted.
+NOT_WITH_DELETED = {"typeWidening", "typeWidening-preview", "vacuumProtocolCheck"}
 WRITABLE = {
     "appendOnly",
     "changeDataFeed",
@@ -114,13 +116,17 @@ def _unreadable(table: DeltaTable) -> str | None:
     version = table.protocol().min_reader_version
     if version > NAMED["reader"]:
         return f"it does not know the reader version {version}"
-    unknown = sorted(_reader_features(table) - READABLE)
+    features = _reader_features(table)
+    unknown = sorted(features - READABLE)
     if unknown:
         return f"it does not know the reader {_features(unknown)}"
+    alone = sorted(features & NOT_WITH_DELETED)
+    if alone and "deletionVectors" in features:
+        return f"it does not know the reader {_features(alone)} beside deletionVectors"
     mapping = mapping_of(table)
     if mapping not in get_args(Mapping):
         return f"it does not know the column mapping {mapping!r}"
-    if mapping != "none" and "columnMapping" not in _reader_features(table):
+    if mapping != "none" and "columnMapping" not in features:
         return f"{MODE} is {mapping}, but the protocol of the table has no columnMapping"
     return next(_odd_types(table), None)
 

@@ -248,6 +248,11 @@ def test_columns_that_were_widened() -> None:
             "it does not know the reader feature variantType",
         ),
         (
+            {"readers": ["typeWidening", "deletionVectors", "vacuumProtocolCheck"]},
+            "it does not know the reader features typeWidening, vacuumProtocolCheck beside "
+            "deletionVectors",
+        ),
+        (
             {"readers": 2, "properties": {"delta.columnMapping.mode": "shape"}},
             "it does not know the column mapping 'shape'",
         ),
