@@ -25,6 +25,7 @@ READABLE = {
     "typeWidening",
     "typeWidening-preview",
     "v2Checkpoint",
+    "variantType",  # of columns that are refused themselves; delta-rs lists it where there are none
     "vacuumProtocolCheck",  # asks something of VACUUM alone
 }
 # Known, but not to the part of delta-rs that tells which rows are deleted.
@@ -39,6 +40,7 @@ WRITABLE = {
     "invariants",
     "timestampNtz",
     "v2Checkpoint",
+    "variantType",
 }
 # What the versions before there were features ask for; newer ones name their features.
 LEGACY_READER = {1: set[str](), 2: {"columnMapping"}}

@@ -86,12 +86,13 @@ def test_targets_are_refused_before_the_fit(work: Work) -> None:
 
 
 def test_inputs_are_refused_before_the_fit(work: Work) -> None:
-    write_log("scores", ANY, readers=["variantType"], writers=["variantType"])
+    variant = [*ANY, column("v", "variant")]
+    write_log("scores", variant, readers=["variantType"], writers=["variantType"])
     work.tree["input"]["table"] = "scores"
     for command in ("check", "run", "fit", "audit"):
         told = work.redcal(command)
         assert (told.code, told.out) == (2, "")
         assert (
-            "scores: cannot be read by the local engine: it does not know the reader feature "
-            "variantType; use --engine spark"
+            "scores: cannot be read by the local engine: column 'v' has type variant; use --engine "
+            "spark"
         ) in told.err

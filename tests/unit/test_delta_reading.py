@@ -244,8 +244,8 @@ def test_columns_that_were_widened() -> None:
         ({"readers": ["catalogManaged"]}, "it does not know the reader feature catalogManaged"),
         ({"readers": 4}, "it does not know the reader version 4"),
         (
-            {"readers": ["variantType", "deletionVectors"]},
-            "it does not know the reader feature variantType",
+            {"readers": ["variantShredding", "deletionVectors"]},
+            "it does not know the reader feature variantShredding",
         ),
         (
             {"readers": ["typeWidening", "deletionVectors", "vacuumProtocolCheck"]},
@@ -259,6 +259,10 @@ def test_columns_that_were_widened() -> None:
         (
             {"properties": BY_NAME},
             "delta.columnMapping.mode is name, but the protocol of the table has no columnMapping",
+        ),
+        (
+            {"readers": ["variantType"], "columns": [column("l", array_of("variant"))]},
+            "column 'l' has type variant",
         ),
         (
             {"columns": [column("i", "interval day to second")]},
@@ -378,6 +382,7 @@ def test_targets_that_ask_for_more_are_refused_at_check(log: dict[str, Any], why
         {"writers": 4, "properties": {"delta.enableChangeDataFeed": "true"}},
         {"readers": ["deletionVectors"], "writers": ["deletionVectors", "invariants"]},
         {"readers": ["v2Checkpoint"], "writers": ["v2Checkpoint", "appendOnly"]},
+        {"readers": ["variantType"], "writers": ["variantType"]},  # and no such column
         {"readers": 2, "writers": 5, "properties": {"delta.columnMapping.mode": "none"}},
     ],
 )
