@@ -10,14 +10,14 @@ from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.fs
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from redcal_spark.errors import ConflictError, InputError, RedcalError, RunError, UsageError
 from redcal_spark.store.base import RECENT, Commit, Mode, Table, rows_of, writer_of
 from redcal_spark.store.delta_errors import is_delta, is_panic, odd_signs, unreadable
-from redcal_spark.store.delta_tables import DeltaRsTable, files_of, load_version, quoted
+from redcal_spark.store.delta_protocol import is_append_only, not_written, unwritable
+from redcal_spark.store.delta_tables import DeltaRsTable, load_version, quoted
 from redcal_spark.store.delta_types import delta_schema, unstorable
 from redcal_spark.store.delta_writes import (
     Remembering,
@@ -77,7 +77,12 @@ class DeltaRsStore:
         return JoinedTable(main, sides, id, policy)
 
     def check_target(self, name: str, key: str) -> str | None:
-        return problem_of_target(name, key)
+        problem = problem_of_target(name, key)
+        if problem is not None or not is_delta(name):
+            return problem
+        with unreadable(name, UsageError, f"{key} cannot be read"):
+            why = unwritable(DeltaTable(name))
+        return None if why is None else f"{key}: {not_written(name, why)}"
 
     def check_schema(self, schema: pa.Schema) -> list[str]:
         """Why rows of this schema could not be written."""
@@ -108,8 +113,8 @@ class DeltaRsStore:
         table = _table(name)
         if table is None:
             return None
-        schema = pa.schema(table.schema().to_arrow())
-        return Existing(schema, tuple(table.metadata().partition_columns))
+        partitions = tuple(table.metadata().partition_columns)
+        return Existing(DeltaRsTable(name, table).schema, partitions)
 
     def check_rows(self, target: Target, schema: pa.Schema) -> None:
         if target.cluster_by:
@@ -119,6 +124,11 @@ class DeltaRsStore:
             )
         old = self.existing(target.table)
         check_rows(target, schema, old)
+        if old is not None and target.mode != "append" and is_append_only(DeltaTable(target.table)):
+            raise UsageError(
+                f"output.table: {target.table} takes new rows only (delta.appendOnly): use "
+                "output.mode: append, or name another table"
+            )
         if old is not None and old.partitions and target.mode != "append":
             check_partitions(target.table)
 
@@ -164,6 +174,7 @@ class DeltaRsStore:
         rows = pa.RecordBatchReader.from_batches(stored, source)
         try:
             if is_delta(name):
+                _for_writing(name)
                 put(name, rows)
             else:
                 put_new(Path(name), rows, put, commit)
@@ -216,7 +227,7 @@ class DeltaRsStore:
             if not self.exists(name) and made_whole(Path(name), rows, commit):
                 self._made[name] = made
                 return
-            merging = DeltaTable(name).merge(
+            merging = _for_writing(name).merge(
                 rows,
                 predicate=" and ".join(f"target.{t} = source.{s}" for t, s in same.items()),
                 source_alias="source",
@@ -238,16 +249,17 @@ class DeltaRsStore:
     def delete(self, name: str, key: str, values: Sequence[str], commit: Commit) -> int:
         if not values or not self.exists(name):
             return 0
-        wanted = ", ".join("'" + value.replace("'", "''") + "'" for value in values)
-        condition = f"{quoted(key)} in ({wanted})"
+        listed = ", ".join("'" + value.replace("'", "''") + "'" for value in values)
+        condition = f"{quoted(key)} in ({listed})"
+        wanted = pa.array(values, pa.string())
 
         def delete() -> int:
-            table = DeltaTable(name)
-            there = table.to_pyarrow_table(columns=[key], filesystem=files_of(name))[key]
-            count = pc.sum(pc.is_in(there, pa.array(values, pa.string()))).as_py() or 0
+            table = _for_writing(name)
+            there = (batch[key] for batch in DeltaRsTable(name, table).batches([key]))
+            count = sum(int(pc.is_in(part, wanted).true_count) for part in there)
             if count:
                 table.delete(condition, commit_properties=once(commit))
-            return int(count)
+            return count
 
         return again(name, delete)
 
@@ -256,7 +268,7 @@ class DeltaRsStore:
             return 0, 0
 
         def compact() -> tuple[int, int]:
-            table = DeltaTable(name)
+            table = _for_writing(name)
             before = len(table.file_uris())
             table.optimize.compact(commit_properties=once(commit))
             return before, len(DeltaTable(name).file_uris())
@@ -274,8 +286,11 @@ class DeltaRsStore:
         table = _table(name)
         if table is None:
             return None
-        # filtered here: delta-rs states the statistics of a MERGE in types pyarrow cannot compare
-        found = table.to_pyarrow_table(filesystem=files_of(name))
+        try:
+            opened = DeltaRsTable(name, table)
+            found = pa.Table.from_batches(opened.batches(), opened.schema)
+        except InputError as err:
+            raise RunError(str(err)) from err
         for column, value in (equal or {}).items():
             if column not in found.column_names:
                 has = ", ".join(found.column_names)
@@ -297,6 +312,15 @@ def _table(name: str) -> DeltaTable | None:
         return None
     with unreadable(name, RunError, "cannot be read"):
         return DeltaTable(name)
+
+
+def _for_writing(name: str) -> DeltaTable:
+    """A table that is about to be changed, unless it asks for more than delta-rs can do."""
+    table = DeltaTable(name)
+    why = unwritable(table)
+    if why is not None:
+        raise RunError(not_written(name, why))
+    return table
 
 
 def _with_run(batch: pa.RecordBatch, run_id: str) -> pa.RecordBatch:

@@ -22,12 +22,14 @@ from redcal_spark.engines.spark_errors import is_sparks, told
 from redcal_spark.engines.spark_frames import arrow_schema, column
 from redcal_spark.errors import InputError, RunError, UsageError
 from redcal_spark.store.base import RECENT, Commit, Mode, rows_of, version_at, writer_of
+from redcal_spark.store.delta_protocol import UnsupportedTable
 from redcal_spark.store.delta_tables import DeltaRsTable
 from redcal_spark.store.delta_types import delta_schema, unstorable
 from redcal_spark.store.deltars import DeltaRsStore
 from redcal_spark.store.files import FileTable
 from redcal_spark.store.folders import beside, missing_folders, remove_empty
 from redcal_spark.store.inputs import Side
+from redcal_spark.store.paths import problem_of_target
 from redcal_spark.store.spark_join import join_frames
 from redcal_spark.store.spark_merge import cluster, merge_rows, saying
 from redcal_spark.store.spark_tables import (
@@ -91,7 +93,10 @@ class SparkStore:
             self._local.open(name)
         except InputError as err:
             return None, err
-        table = self._local.open(name, version)
+        try:
+            table = self._local.open(name, version)
+        except UnsupportedTable as err:  # that version asks for more than the newest one
+            return None, err
         assert isinstance(table, DeltaRsTable)
         return table, None
 
@@ -170,7 +175,7 @@ class SparkStore:
 
     def check_target(self, name: str, key: str) -> str | None:
         place = Place(name)
-        return self._local.check_target(name, key) if place.is_here else None
+        return problem_of_target(name, key) if place.is_here else None
 
     def check_schema(self, schema: pa.Schema) -> list[str]:
         return unstorable(schema)
