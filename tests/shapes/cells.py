@@ -18,7 +18,7 @@ from redcal_spark.records import log_of
 from tests.e2e.work import Told, Work
 from tests.shapes import rows
 from tests.shapes.make import Maker, collected, compared
-from tests.shapes.shapes import INPUT, Shape
+from tests.shapes.shape import INPUT, Shape
 
 LOSSES: dict[str, dict[str, Any]] = {
     "act": {"actions": ["no", "yes"], "costs": [[0.0, 4.0], [1.0, 0.0]]}
@@ -44,7 +44,7 @@ class Bench(Work):
         """The shape is there as the output, with other rows; the input is plain."""
         target = self.folder / "out" / "rows"
         shutil.copytree(self.targets(shape), target)
-        pq.write_table(shape.rows(rows.base()), "plain.parquet")
+        pq.write_table(logical(shape), "plain.parquet")
         self.tree = self._tree(shape, engine, "plain.parquet")
         self.tree["output"]["mode"] = mode
         return target
@@ -96,9 +96,15 @@ def reconciler(shape: Shape) -> Reconciler:
     return Reconciler(losses=LOSSES, **keys)
 
 
+def logical(shape: Shape) -> pa.Table:
+    """The rows that the shape holds; of one that holds none, those that go into it."""
+    found = shape.rows(rows.base())
+    return found if found.num_rows else rows.base()
+
+
 def plain(shape: Shape) -> tuple[ReconciledPair, pa.Table]:
     """The same rows without a table around them: what every reading must lead to."""
-    table = shape.rows(rows.base())
+    table = logical(shape)
     pair = reconciler(shape).fit(table)
     assert pair.log, "nothing to compare: no patches"
     return pair, pair.apply(table)
@@ -107,7 +113,7 @@ def plain(shape: Shape) -> tuple[ReconciledPair, pa.Table]:
 def outputs_before() -> pa.Table:
     """What an older run left of half of the rows: other scores, other actions."""
     table = rows.base()
-    found = Reconciler(losses=LOSSES, **PARAMETERS, **INPUT).fit(table).apply(table)
+    found = Reconciler(losses=LOSSES, **(PARAMETERS | INPUT)).fit(table).apply(table)
     place = found.schema.get_field_index("p1_reconciled")
     found = found.set_column(place, "p1_reconciled", pc.divide(found["p1_reconciled"], 2.0))
     return found.filter(pc.equal(pc.bit_wise_and(found["case"], 1), 0))

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.shapes.shapes import Shape
+from tests.shapes.shape import Shape
 
 # Small tables in one task: a shuffle into eight takes longer than all else.
 QUICK = {"spark.sql.shuffle.partitions": "1", "spark.databricks.delta.snapshotPartitions": "1"}
@@ -29,7 +29,7 @@ class Maker:
         path = self.folder / shape.name
         if not (path / "_made").exists():
             spark, columns = self._ready = self._ready or self._prepared()
-            for statement in shape.make:
+            for statement in self._statements(shape):
                 spark.sql(
                     statement.format(
                         t=f"delta.`{path}`",
@@ -42,6 +42,10 @@ class Maker:
                 ).collect()
             (path / "_made").touch()  # as any name with an underscore, Delta leaves it alone
         return path
+
+    def _statements(self, shape: Shape) -> tuple[str, ...]:
+        later = shape.as_output if "touched" in self.rows.column_names else ()
+        return (*shape.make, *later)
 
     @property
     def _view(self) -> str:

@@ -128,4 +128,14 @@ def pairs(case: int) -> list[tuple[str, int]] | None:
 
 
 def numbers(case: int) -> list[float | None] | None:
-    return (None, [], [None, 1.5], [float(case)])[case % 4]
+    each_kind: tuple[list[float | None] | None, ...] = (None, [], [None, 1.5], [float(case)])
+    return each_kind[case % 4]
+
+
+def plus(more: int) -> Callable[[int], int]:
+    return lambda case: case + more
+
+
+def both_classes(name: str) -> Callable[[pa.Table], pa.Array]:
+    """A score of class 1 as an array of both."""
+    return lambda rows: pa.array([[1 - p, p] for p in rows[name].to_pylist()])

@@ -14,7 +14,9 @@ from redcal_spark.config_file import load_config
 from redcal_spark.runs import Job
 from tests.shapes.cells import Bench, plain, reconciler, refusal, same_rows
 from tests.shapes.make import collected
-from tests.shapes.shapes import NOT_TRIED, OK, SHAPES, Shape
+from tests.shapes.page import PAGE, text
+from tests.shapes.shape import NOT_TRIED, OK, Shape
+from tests.shapes.shapes import SHAPES
 
 SHAPE = pytest.mark.parametrize("shape", SHAPES, ids=[shape.name for shape in SHAPES])
 MODES = ("merge", "overwrite")
@@ -106,3 +108,7 @@ def properties(spark: Any, table: str) -> dict[str, Any]:
     asked = {k: v for k, v in found["properties"].items() if not k.startswith("delta.rowTracking")}
     kept = ("partitionColumns", "clusteringColumns", "tableFeatures")
     return {"properties": asked} | {name: found[name] for name in kept}
+
+
+def test_the_page_shows_these_outcomes() -> None:
+    assert PAGE.read_text("utf-8") == text(), "write it anew: python -m tests.shapes"
