@@ -5,7 +5,19 @@ from __future__ import annotations
 import pyarrow as pa
 
 from tests.shapes.rows import cast, changed, each, opposite, renamed, then
-from tests.shapes.shape import DELETE, FRESH, NESTED, Shape, declared, kept, made, nested, set_
+from tests.shapes.shape import (
+    DELETE,
+    EVERYWHERE,
+    FRESH,
+    NESTED,
+    Cell,
+    Shape,
+    declared,
+    kept,
+    made,
+    nested,
+    set_,
+)
 
 FEATURES = (
     Shape(
@@ -36,6 +48,8 @@ FEATURES = (
                 ),
             ),
         ),
+        merge=Cell(local="typeWidening"),
+        overwrite=Cell(local="typeWidening"),
     ),
     Shape(
         "v2_checkpoint",
@@ -45,20 +59,31 @@ FEATURES = (
             + " WHERE case % 4 = 0",
             *(f"INSERT INTO {{t}} SELECT * FROM {{base}} WHERE case % 4 = {i}" for i in (1, 2, 3)),
         ),
+        merge=EVERYWHERE,
+        overwrite=EVERYWHERE,
     ),
     Shape(
         "change_data_feed",
         "change data feed",
         (made("'delta.enableChangeDataFeed' = 'true'"), DELETE),
         kept,
+        merge=EVERYWHERE,
+        overwrite=EVERYWHERE,
     ),
     Shape(
-        "row_tracking", "row tracking", (made("'delta.enableRowTracking' = 'true'"), DELETE), kept
+        "row_tracking",
+        "row tracking",
+        (made("'delta.enableRowTracking' = 'true'"), DELETE),
+        kept,
+        merge=Cell(local="rowTracking"),
+        overwrite=Cell(local="rowTracking"),
     ),
     Shape(
         "in_commit_timestamps",
         "in-commit timestamps",
         (made("'delta.enableInCommitTimestamps' = 'true'"),),
+        merge=Cell(local="inCommitTimestamp"),
+        overwrite=Cell(local="inCommitTimestamp"),
     ),
     Shape(
         "identity",
@@ -68,6 +93,8 @@ FEATURES = (
             "INSERT INTO {t} BY NAME SELECT case AS number, * FROM {base}",
         ),
         each("number", pa.int64(), lambda c: c),
+        merge=Cell(local="identityColumns"),
+        overwrite=Cell(local="identityColumns"),
     ),
     Shape(
         "generated",
@@ -77,6 +104,8 @@ FEATURES = (
             "INSERT INTO {t} BY NAME SELECT * FROM {base}",
         ),
         each("twice", pa.int64(), lambda c: 2 * c),
+        merge=Cell(local="generat"),
+        overwrite=Cell(local="generat"),
     ),
     Shape(
         "default",
@@ -88,11 +117,15 @@ FEATURES = (
             "INSERT INTO {t} BY NAME SELECT * FROM {base}",
         ),
         each("kind", pa.string(), lambda c: "usual"),
+        merge=Cell(local="allowColumnDefaults"),
+        overwrite=Cell(local="allowColumnDefaults"),
     ),
     Shape(
         "check_constraint",
         "a CHECK constraint",
         (made(), "ALTER TABLE {t} ADD CONSTRAINT sane CHECK (p1 >= 0 AND y IN (0, 1))"),
+        merge=Cell(local="checkConstraints"),
+        overwrite=Cell(local="checkConstraints"),
     ),
     Shape(
         "not_null",
@@ -102,17 +135,29 @@ FEATURES = (
             "INSERT INTO {t} BY NAME SELECT case AS number, * FROM {base}",
         ),
         each("number", pa.int64(), lambda c: c),
+        merge=EVERYWHERE,
+        overwrite=EVERYWHERE,
     ),
-    Shape("append_only", "append only", (made("'delta.appendOnly' = 'true'"),)),
+    Shape(
+        "append_only",
+        "append only",
+        (made("'delta.appendOnly' = 'true'"),),
+        merge=Cell("appendOnly", "appendOnly"),
+        overwrite=Cell("appendOnly", "appendOnly"),
+    ),
     Shape(
         "iceberg_compat",
         "readable as Iceberg (IcebergCompatV2)",
         (made("'delta.enableIcebergCompatV2' = 'true', 'delta.columnMapping.mode' = 'name'"),),
+        merge=Cell(local="icebergCompatV2"),
+        overwrite=Cell(local="icebergCompatV2"),
     ),
     Shape(
         "vacuum_protocol_check",
         "the feature vacuumProtocolCheck",
         (made("'delta.feature.vacuumProtocolCheck' = 'supported'"),),
+        merge=Cell(local="vacuumProtocolCheck"),
+        overwrite=Cell(local="vacuumProtocolCheck"),
     ),
     Shape(
         "fresh",
@@ -128,5 +173,7 @@ FEATURES = (
         ),
         then(kept, renamed(y="default_flag"), nested, changed("y", opposite("default_flag"))),
         {"label": "default_flag"},
+        merge=Cell(local="clustering"),
+        overwrite=Cell(local="clustering"),
     ),
 )

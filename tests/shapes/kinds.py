@@ -17,7 +17,7 @@ from tests.shapes.rows import (
     renamed,
     then,
 )
-from tests.shapes.shape import NOT_TRIED, NOWHERE, Cell, Shape, declared, made
+from tests.shapes.shape import EVERYWHERE, NOT_TRIED, Cell, Shape, declared, made
 
 KINDS = (
     Shape(
@@ -30,6 +30,7 @@ KINDS = (
             ),
         ),
         each("numbers", pa.list_(pa.float64()), numbers),
+        merge=EVERYWHERE,
     ),
     Shape(
         "array_scores",
@@ -41,8 +42,6 @@ KINDS = (
             ),
         ),
         then(*(changed(name, both_classes(name)) for name in ("p1", "p2"))),
-        merge=NOWHERE,
-        overwrite=NOWHERE,
     ),
     Shape(
         "variant",
@@ -93,6 +92,7 @@ KINDS = (
             each("ntz", pa.timestamp("us"), moment),
             each("ts", pa.timestamp("us", "UTC"), moment_utc),
         ),
+        merge=EVERYWHERE,
     ),
     Shape(
         "decimals",
@@ -109,6 +109,7 @@ KINDS = (
             each("narrow", pa.decimal128(5, 2), lambda c: c),
             each("middle", pa.decimal128(18, 0), lambda c: c),
         ),
+        merge=EVERYWHERE,
     ),
     Shape(
         "decimal_scores",
@@ -135,12 +136,14 @@ KINDS = (
             each("bytes", pa.binary(), lambda c: f"b{c}".encode()),
             each("day", pa.date32(), day),
         ),
+        merge=EVERYWHERE,
     ),
     Shape(
         "void",
         "a column of type void",
         (made(select="*, null AS nothing"),),
         each("nothing", pa.null(), lambda c: None),
+        merge=EVERYWHERE,
     ),
     Shape(
         "wide",
@@ -158,6 +161,7 @@ KINDS = (
             "RESET spark.databricks.delta.schema.typeCheck.enabled",
         ),
         each("word", pa.string(), lambda c: f"W{c}"),
+        merge=Cell(local="collat"),
     ),
     Shape(
         "upper_case",
@@ -165,7 +169,5 @@ KINDS = (
         (made(select="case AS CASE, y AS Y, p1 AS P1, * except (case, y, p1)"),),
         renamed(case="CASE", y="Y", p1="P1"),
         {"id": "CASE", "label": "Y", "model_1": "P1"},
-        merge=NOWHERE,
-        overwrite=NOWHERE,
     ),
 )

@@ -22,8 +22,10 @@ from tests.shapes.shape import (
     BY_NAME,
     DELETE,
     DVS,
+    EVERYWHERE,
     NESTED,
     UPGRADE,
+    Cell,
     Shape,
     kept,
     made,
@@ -32,9 +34,26 @@ from tests.shapes.shape import (
 )
 
 MAPPED = (
-    Shape("mapping_name", "column mapping by name, from the start", (made(BY_NAME),)),
-    Shape("mapping_id", "column mapping by id, from the start", (made(BY_ID),)),
-    Shape("mapping_upgraded", "column mapping, switched on later", (made(), set_(UPGRADE))),
+    Shape(
+        "mapping_name",
+        "column mapping by name, from the start",
+        (made(BY_NAME),),
+        merge=Cell(local="columnMapping"),
+        overwrite=Cell(local="columnMapping"),
+    ),
+    Shape(
+        "mapping_id",
+        "column mapping by id, from the start",
+        (made(BY_ID),),
+        merge=Cell(local="columnMapping"),
+    ),
+    Shape(
+        "mapping_upgraded",
+        "column mapping, switched on later",
+        (made(), set_(UPGRADE)),
+        merge=Cell(local="columnMapping"),
+        overwrite=Cell(local="columnMapping"),
+    ),
     Shape(
         "mapping_renamed",
         "a renamed label",
@@ -45,6 +64,7 @@ MAPPED = (
         ),
         renamed(y="default_flag"),
         {"label": "default_flag"},
+        merge=Cell(local="columnMapping"),
     ),
     Shape(
         "mapping_old_label",
@@ -58,6 +78,8 @@ MAPPED = (
         ),
         then(renamed(y="default_flag"), changed("y", opposite("default_flag"))),
         {"label": "default_flag"},
+        merge=Cell(local="columnMapping"),
+        overwrite=Cell(local="columnMapping"),
     ),
     Shape(
         "mapping_new_label",
@@ -103,12 +125,15 @@ MAPPED = (
             "ALTER TABLE {t} RENAME COLUMN segment TO part",
         ),
         renamed(segment="part"),
+        merge=Cell(local="columnMapping"),
+        overwrite=Cell(local="columnMapping"),
     ),
     Shape(
         "mapping_deletion_vectors",
         "column mapping by name and deletion vectors",
         (made(f"{BY_NAME}, {DVS}"), DELETE),
         kept,
+        merge=Cell(local="columnMapping"),
     ),
     Shape(
         "mapping_id_deletion_vectors",
@@ -131,6 +156,8 @@ MAPPED = (
             "ALTER TABLE {t} RENAME COLUMN p1_reconciled TO `p.1_reconciled`",
             'ALTER TABLE {t} RENAME COLUMN p2_reconciled TO `p"2_reconciled`',
         ),
+        merge=Cell(local="columnMapping"),
+        overwrite=Cell(local="columnMapping"),
     ),
     Shape(
         "mapping_backticks",
@@ -143,6 +170,8 @@ MAPPED = (
         named({"p1": "p`1", "segment": "`segment`"}),
         {"model_1": "p`1"},
         as_output=("ALTER TABLE {t} RENAME COLUMN p1_reconciled TO `p``1_reconciled`",),
+        merge=Cell("columnMapping", "backtick"),
+        overwrite=Cell(local="columnMapping"),
     ),
     Shape(
         "mapping_spaces",
@@ -155,8 +184,12 @@ MAPPED = (
         named({"p1": "p 1, (new)", "y": "y = {flag};"}),
         {"model_1": "p 1, (new)", "label": "y = {flag};"},
         as_output=("ALTER TABLE {t} RENAME COLUMN p1_reconciled TO `p 1, (new)_reconciled`",),
+        merge=Cell(local="columnMapping"),
+        overwrite=Cell(local="columnMapping"),
     ),
-    Shape("nested", "struct, array of structs, map", (made(select=NESTED),), nested),
+    Shape(
+        "nested", "struct, array of structs, map", (made(select=NESTED),), nested, merge=EVERYWHERE
+    ),
     Shape(
         "nested_mapped", "the same with column mapping by name", (made(BY_NAME, NESTED),), nested
     ),
@@ -180,6 +213,8 @@ MAPPED = (
             ),
             each("pairs", pa.map_(pa.string(), pa.int64()), pairs),
         ),
+        merge=Cell(local="columnMapping"),
+        overwrite=Cell(local="columnMapping"),
     ),
     Shape(
         "nested_readded",
@@ -212,5 +247,7 @@ MAPPED = (
             pa.struct([("a b.c", pa.int64()), ("b`,", pa.string())]),
             lambda c: {"a b.c": c, "b`,": f"s{c}"},
         ),
+        merge=Cell(local="columnMapping"),
+        overwrite=Cell(local="columnMapping"),
     ),
 )

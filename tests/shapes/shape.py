@@ -55,8 +55,8 @@ class Shape:
     rows: Change = same
     input: Mapping[str, str] = field(default_factory=dict)
     read: Cell = EVERYWHERE
-    merge: Cell = EVERYWHERE
-    overwrite: Cell = EVERYWHERE
+    merge: Cell = NOWHERE
+    overwrite: Cell = NOWHERE
     as_output: tuple[str, ...] = ()
 
     @property

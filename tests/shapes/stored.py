@@ -5,10 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 
 from tests.shapes.rows import changed, day, each, then, where
-from tests.shapes.shape import AT_ONCE, DELETE, DVS, Cell, Shape, kept, made
+from tests.shapes.shape import AT_ONCE, DELETE, DVS, EVERYWHERE, Cell, Shape, kept, made
 
 STORED = (
-    Shape("plain", "plain", (made(),)),
+    Shape("plain", "plain", (made(),), merge=EVERYWHERE, overwrite=EVERYWHERE),
     Shape(
         "several_files",
         "written in four commits",
@@ -21,6 +21,8 @@ STORED = (
         "partitioned",
         "partitioned, with nulls among the values",
         (made(layout="PARTITIONED BY (segment)"),),
+        merge=EVERYWHERE,
+        overwrite=EVERYWHERE,
     ),
     Shape(
         "partitioned_odd",
@@ -36,9 +38,23 @@ STORED = (
             each("day", pa.date32(), day),
             each("odd", pa.string(), lambda c: ("a b/c", "é=%41", "x:y")[c % 3]),
         ),
+        merge=EVERYWHERE,
     ),
-    Shape("clustered", "clustered", (made(layout="CLUSTER BY (segment)"),)),
-    Shape("deletion_vectors", "deletion vectors", (made(DVS), DELETE), kept),
+    Shape(
+        "clustered",
+        "clustered",
+        (made(layout="CLUSTER BY (segment)"),),
+        merge=Cell(local="clustering"),
+        overwrite=Cell(local="clustering"),
+    ),
+    Shape(
+        "deletion_vectors",
+        "deletion vectors",
+        (made(DVS), DELETE),
+        kept,
+        merge=EVERYWHERE,
+        overwrite=EVERYWHERE,
+    ),
     Shape(
         "deletion_vectors_update",
         "deletion vectors after UPDATE and MERGE",
@@ -79,6 +95,7 @@ STORED = (
                 for i in range(1, 8)
             ),
         ),
+        merge=EVERYWHERE,
     ),
     Shape(
         "empty",
@@ -86,6 +103,8 @@ STORED = (
         (made() + " WHERE false",),
         where(lambda c: False),
         read=Cell("has no rows", "has no rows"),
+        merge=EVERYWHERE,
+        overwrite=EVERYWHERE,
     ),
     Shape(
         "empty_file",
@@ -137,6 +156,7 @@ STORED = (
             DELETE,
         ),
         kept,
+        merge=EVERYWHERE,
     ),
     Shape(
         "converted",
