@@ -20,7 +20,7 @@ from pyspark.sql.functions import col, expr, lit
 from redcal_spark.engines.scratch import remove_folder
 from redcal_spark.engines.spark_errors import is_sparks, told
 from redcal_spark.engines.spark_frames import arrow_schema, column
-from redcal_spark.errors import InputError, RunError, UsageError
+from redcal_spark.errors import InputError, RunError
 from redcal_spark.store.base import RECENT, Commit, Mode, rows_of, version_at, writer_of
 from redcal_spark.store.delta_protocol import UnsupportedTable
 from redcal_spark.store.delta_tables import DeltaRsTable
@@ -42,9 +42,13 @@ from redcal_spark.store.spark_tables import (
     unread,
     unwritten,
 )
+from redcal_spark.store.spark_targets import (
+    check_append_only,
+    check_names,
+    is_append_only,
+    is_mapped,
+)
 from redcal_spark.store.targets import RUN_ID, Existing, Target, check_rows
-
-NOT_IN_NAMES = " ,;{}()\n\t="  # but in tables with column mapping, which delta-rs does not write
 
 
 class SparkStore:
@@ -250,25 +254,15 @@ class SparkStore:
             detail = found.select("partitionColumns", "clusteringColumns", "properties").first()
         assert detail is not None
         partitions, clusters, properties = (part or () for part in detail)
-        mapped = "delta.columnMapping.mode" in properties
-        return Existing(schema, tuple(partitions), tuple(clusters), mapped)
+        said = dict(properties)
+        layout = tuple(partitions), tuple(clusters)
+        return Existing(schema, *layout, is_mapped(said), is_append_only(said))
 
     def check_rows(self, target: Target, schema: pa.Schema) -> None:
         old = self.existing(target.table)
         check_rows(target, schema, old)
-        quoted = [name for name in schema.names if "`" in name]
-        if target.mode == "merge" and quoted:
-            raise UsageError(
-                "output.mode: Spark merges no columns with a backtick in their names: "
-                f"{', '.join(map(repr, quoted))}; rename them, or use overwrite or append"
-            )
-        odd = [name for name in schema.names if not set(name).isdisjoint(NOT_IN_NAMES)]
-        if odd and not (old is not None and old.any_name):
-            raise UsageError(
-                f"output.table: Spark writes no columns with any of {NOT_IN_NAMES!r} in their "
-                f"names: {', '.join(map(repr, odd))}; rename them, or use engine.name: local, or a "
-                "table with delta.columnMapping.mode = name"
-            )
+        check_append_only(target, old)
+        check_names(target, schema, old)
 
     def put(
         self, target: Target, schema: pa.Schema, batches: Iterable[pa.RecordBatch], commit: Commit

@@ -61,12 +61,16 @@ class Target:
 
 @dataclass(frozen=True)
 class Existing:
-    """A target that is there already. any_name: its columns may have any sign in their names."""
+    """A target that is there already.
+
+    any_name: its columns may have any sign in their names. append_only: its rows never change.
+    """
 
     schema: pa.Schema
     partitions: tuple[str, ...] = ()
     clusters: tuple[str, ...] = ()
     any_name: bool = False
+    append_only: bool = False
 
 
 def target_of(config: Config) -> Target:

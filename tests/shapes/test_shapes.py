@@ -1,0 +1,127 @@
+"""Every shape of table, on both engines: the right rows, or a refusal that names what is wrong.
+
+Expected are the outcomes in shapes.py, and of those that work the outputs of the same rows held
+plainly in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from redcal_spark.config_file import load_config
+from redcal_spark.runs import Job
+from tests.shapes.cells import Bench, plain, reconciler, refusal, same_rows
+from tests.shapes.make import collected
+from tests.shapes.page import PAGE, text
+from tests.shapes.shape import NOT_TRIED, OK, Shape
+from tests.shapes.shapes import SHAPES
+
+SHAPE = pytest.mark.parametrize("shape", SHAPES, ids=[shape.name for shape in SHAPES])
+READ = [shape for shape in SHAPES if shape.read.spark == OK]
+MODES = ("merge", "overwrite")
+QUICK_TARGETS = {
+    ("fresh", "merge", "local"),
+    ("append_only", "merge", "spark"),
+    ("mapping_old_label", "merge", "spark"),
+    ("not_null", "merge", "local"),
+}
+
+
+def test_there_are_many() -> None:
+    assert len({shape.name for shape in SHAPES}) == len(SHAPES) >= 35
+
+
+@SHAPE
+def test_read_by_the_local_engine(bench: Bench, shape: Shape) -> None:
+    bench.reads(shape, "local")
+    told = bench.redcal("check", "--json")
+    if shape.read.local != OK:
+        assert refusal(told, shape.read.local) is None
+        assert not (bench.folder / "out").exists()
+        return
+    assert told.code == 0, told.err
+    pair, expected = plain(shape)
+    assert told.json["rows"] == expected.num_rows  # those that live
+    assert bench.redcal("run").code == 0
+    assert bench.log() == pair.log
+    same_rows(bench.rows(), expected)
+
+
+@SHAPE
+def test_read_by_spark(bench: Bench, shape: Shape, spark: Any) -> None:
+    """Checked, fitted and applied; whether the outputs can be written is a test of its own."""
+    from redcal_spark.store.spark_work import OnSpark
+
+    bench.reads(shape, "spark")
+    told = bench.redcal("check", "--json")
+    if shape.read.spark != OK:
+        assert refusal(told, shape.read.spark) is None
+        assert not (bench.folder / "out").exists()
+        return
+    assert told.code == 0, told.err
+    job = Job(load_config("config.yaml"), OnSpark(spark, str(bench.folder / "scratch")))
+    pair, expected = plain(shape)
+    assert told.json["rows"] in (None, expected.num_rows)
+    frame: Any = job.input.frame  # type: ignore[attr-defined]
+    found = reconciler(shape).fit(frame)
+    assert found.log == pair.log
+    same_rows(collected(found.apply(frame)), expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", READ, ids=[shape.name for shape in READ])
+def test_run_on_spark(bench: Bench, shape: Shape, spark: Any) -> None:
+    bench.reads(shape, "spark")
+    told = bench.redcal("run")
+    assert told.code == 0, told.err
+    pair, expected = plain(shape)
+    assert bench.log() == pair.log
+    same_rows(bench.rows(spark), expected)
+    told = bench.redcal("audit", "--json")
+    assert told.json["rows"] == expected.num_rows
+
+
+def targets() -> Iterator[Any]:
+    """Every cell of a table that rows go into; a few of them in every run of the tests."""
+    for shape in SHAPES:
+        for mode in MODES:
+            for engine in ("local", "spark"):
+                if getattr(shape, mode).on(engine) != NOT_TRIED:
+                    quick = (shape.name, mode, engine) in QUICK_TARGETS
+                    marks = () if quick else pytest.mark.slow
+                    name = f"{shape.name}-{mode}-{engine}"
+                    yield pytest.param(shape, mode, engine, id=name, marks=marks)
+
+
+@pytest.mark.parametrize(("shape", "mode", "engine"), targets())
+def test_written_into(bench: Bench, shape: Shape, mode: str, engine: str, spark: Any) -> None:
+    """An existing table of this shape takes the rows, or is refused before anything is computed."""
+    outcome = getattr(shape, mode).on(engine)
+    target = bench.writes(shape, engine, mode)
+    before = sorted(p.name for p in (target / "_delta_log").iterdir())
+    told = bench.redcal("check")
+    if outcome != OK:
+        assert refusal(told, outcome) is None
+        assert sorted(p.name for p in (target / "_delta_log").iterdir()) == before
+        return
+    assert told.code == 0, told.err
+    said = properties(spark, str(target))
+    told = bench.redcal("run")
+    assert told.code == 0, told.err
+    _, expected = plain(shape)
+    same_rows(bench.rows(spark), expected)
+    assert properties(spark, str(target)) == said  # it is still a table of this shape
+
+
+def properties(spark: Any, table: str) -> dict[str, Any]:
+    found = spark.sql(f"DESCRIBE DETAIL delta.`{table}`").collect()[0].asDict()
+    asked = {k: v for k, v in found["properties"].items() if not k.startswith("delta.rowTracking")}
+    kept = ("partitionColumns", "clusteringColumns", "tableFeatures")
+    return {"properties": asked} | {name: found[name] for name in kept}
+
+
+def test_the_page_shows_these_outcomes() -> None:
+    assert PAGE.read_text("utf-8") == text(), "write it anew: python -m tests.shapes"
