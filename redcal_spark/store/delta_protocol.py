@@ -67,7 +67,9 @@ TYPES = {
     "timestamp_ntz",
     "void",
 }
+CHAR = "__CHAR_VARCHAR_TYPE_STRING"  # where Spark keeps the lengths of texts
 MODE = "delta.columnMapping.mode"
+NAMED_BY = {"variant": "variant (variantType)"}
 SPARK = "use --engine spark"
 
 
@@ -164,12 +166,9 @@ COMPUTED = {
     "delta.generationExpression": "compute its generated column (generatedColumns)",
     "delta.identity.start": "number its identity column (identityColumns)",
     "delta.invariants": "check the invariant of its column (invariants)",
+    CHAR: "check the lengths in its column (char, varchar)",
     "CURRENT_DEFAULT": "fill in the default of its column (allowColumnDefaults)",
 }
-
-
-def is_append_only(table: DeltaTable) -> bool:
-    return table.metadata().configuration.get("delta.appendOnly", "").lower() == "true"
 
 
 def _reader_features(table: DeltaTable) -> set[str]:
@@ -202,7 +201,10 @@ def _odd_types(table: DeltaTable) -> Iterator[str]:
     for path, field in _fields(_schema(table)):
         for kind in _primitives(field["type"]):
             if kind not in TYPES and not kind.startswith("decimal("):
-                yield f"column {path!r} has type {kind}"
+                yield f"column {path!r} has type {NAMED_BY.get(kind, kind)}"
+        if filled := re.search(r"\bchar\(\d+\)", field["metadata"].get(CHAR, "")):
+            # Spark fills such texts up with spaces, in files or when it reads them
+            yield f"column {path!r} has type {filled[0]}"
         if collations := field["metadata"].get("__COLLATIONS"):
             named = ", ".join(sorted(set(collations.values())))
             yield f"column {path!r} has the collation {named}"

@@ -42,13 +42,8 @@ from redcal_spark.store.spark_tables import (
     unread,
     unwritten,
 )
-from redcal_spark.store.spark_targets import (
-    check_append_only,
-    check_names,
-    is_append_only,
-    is_mapped,
-)
-from redcal_spark.store.targets import RUN_ID, Existing, Target, check_rows
+from redcal_spark.store.spark_targets import check_names, is_mapped
+from redcal_spark.store.targets import RUN_ID, Existing, Target, check_rows, is_append_only
 
 
 class SparkStore:
@@ -261,7 +256,6 @@ class SparkStore:
     def check_rows(self, target: Target, schema: pa.Schema) -> None:
         old = self.existing(target.table)
         check_rows(target, schema, old)
-        check_append_only(target, old)
         check_names(target, schema, old)
 
     def put(

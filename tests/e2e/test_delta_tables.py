@@ -93,6 +93,6 @@ def test_inputs_are_refused_before_the_fit(work: Work) -> None:
         told = work.redcal(command)
         assert (told.code, told.out) == (2, "")
         assert (
-            "scores: cannot be read by the local engine: column 'v' has type variant; use --engine "
-            "spark"
+            "scores: cannot be read by the local engine: column 'v' has type variant (variantType)"
+            "; use --engine spark"
         ) in told.err

@@ -161,7 +161,8 @@ KINDS = (
             "RESET spark.databricks.delta.schema.typeCheck.enabled",
         ),
         each("word", pa.string(), lambda c: f"W{c}"),
-        merge=Cell(local="collat"),
+        read=Cell(local="collation"),
+        merge=Cell(local="collation"),
     ),
     Shape(
         "upper_case",

@@ -262,7 +262,11 @@ def test_columns_that_were_widened() -> None:
         ),
         (
             {"readers": ["variantType"], "columns": [column("l", array_of("variant"))]},
-            "column 'l' has type variant",
+            "column 'l' has type variant (variantType)",
+        ),
+        (
+            {"columns": [column("c", "string", __CHAR_VARCHAR_TYPE_STRING="char(4)")]},
+            "column 'c' has type char(4)",
         ),
         (
             {"columns": [column("i", "interval day to second")]},
@@ -341,6 +345,10 @@ def test_an_older_version_that_asks_for_more() -> None:
             "Spark alone can check its constraints (checkConstraints): positive",
         ),
         (
+            {"columns": [column("v", "string", __CHAR_VARCHAR_TYPE_STRING="varchar(4)")]},
+            "Spark alone can check the lengths in its column (char, varchar): 'v'",
+        ),
+        (
             {
                 "writers": 4,
                 "columns": [column("g", "long", **{"delta.generationExpression": "id * 2"})],
@@ -400,6 +408,8 @@ def test_a_table_that_takes_new_rows_only() -> None:
     STORE.check_rows(Target(table="t", mode="append"), ROWS.schema)
     STORE.put(Target(table="t", mode="append"), ROWS.schema, ROWS.to_batches(), COMMIT)
     assert STORE.open("t").count() == 6
+    assert "rows of runs change: name another" in str(STORE.check_target("t", "output.runs"))
+    assert STORE.check_target("t", "output.patches") is None
     with pytest.raises(UsageError, match=r"t takes new rows only \(delta.appendOnly\): use output"):
         STORE.check_rows(Target(table="t", evolve=True), ROWS.schema)
 

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from redcal_spark.errors import UsageError
-from redcal_spark.store.spark_targets import check_append_only, check_names, is_mapped
-from redcal_spark.store.targets import Existing, Target
+from redcal_spark.store.spark_targets import check_names, is_mapped
+from redcal_spark.store.targets import Existing, Target, check_append_only
 
 PLAIN = pa.schema([("case", pa.int64())])
 
@@ -44,6 +44,6 @@ def test_a_table_that_takes_new_rows_only() -> None:
     old = Existing(PLAIN, append_only=True)
     for mode in ("merge", "overwrite"):
         with pytest.raises(UsageError, match=r"delta\.appendOnly.*output\.mode: append"):
-            check_append_only(Target(table="t", mode=mode), old)  # type: ignore[arg-type]
+            check_append_only(Target(table="t", mode=mode), old)
     check_append_only(Target(table="t", mode="append"), old)
     check_append_only(Target(table="t"), None)
