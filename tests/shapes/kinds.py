@@ -161,7 +161,7 @@ KINDS = (
             "RESET spark.databricks.delta.schema.typeCheck.enabled",
         ),
         each("word", pa.string(), lambda c: f"W{c}"),
-        merge=Cell(local="collat"),
+        read=Cell("collation", "collat"),
     ),
     Shape(
         "upper_case",
