@@ -44,6 +44,6 @@ def test_a_table_that_takes_new_rows_only() -> None:
     old = Existing(PLAIN, append_only=True)
     for mode in ("merge", "overwrite"):
         with pytest.raises(UsageError, match=r"delta\.appendOnly.*output\.mode: append"):
-            check_append_only(Target(table="t", mode=mode), old)  # type: ignore[arg-type]
+            check_append_only(Target(table="t", mode=mode), old)
     check_append_only(Target(table="t", mode="append"), old)
     check_append_only(Target(table="t"), None)
