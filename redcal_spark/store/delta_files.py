@@ -22,7 +22,7 @@ from deltalake import DeltaTable
 from redcal_spark.errors import InputError
 from redcal_spark.store.delta_columns import StoredColumns
 from redcal_spark.store.delta_errors import unreadable
-from redcal_spark.store.delta_protocol import SPARK, UnsupportedTable, mapping_of
+from redcal_spark.store.delta_protocol import mapping_of, not_read
 from redcal_spark.store.paths import ADDRESS
 
 
@@ -145,8 +145,5 @@ def _path(told: str, folder: str) -> str:
     if ADDRESS.match(told) is None:
         return os.path.join(folder, unquote(told))
     if not told.startswith("file:"):
-        raise UnsupportedTable(
-            f"{folder}: cannot be read by the local engine: its file {told} is in an object store; "
-            f"{SPARK}"
-        )
+        raise not_read(folder, f"its file {told} is in an object store")
     return unquote(re.sub("^file:(//)?", "", told))

@@ -7,7 +7,9 @@ is refused by its name: a table that is read half right looks like one that is r
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Literal, get_args
 
 from deltalake import DeltaTable
@@ -23,8 +25,11 @@ READABLE = {
     "typeWidening",
     "typeWidening-preview",
     "v2Checkpoint",
+    "variantType",  # of columns that are refused themselves; delta-rs lists it where there are none
     "vacuumProtocolCheck",  # asks something of VACUUM alone
 }
+# Known, but not to the part of delta-rs that tells which rows are deleted.
+NOT_WITH_DELETED = {"typeWidening", "typeWidening-preview", "vacuumProtocolCheck"}
 WRITABLE = {
     "appendOnly",
     "changeDataFeed",
@@ -35,6 +40,7 @@ WRITABLE = {
     "invariants",
     "timestampNtz",
     "v2Checkpoint",
+    "variantType",
 }
 # What the versions before there were features ask for; newer ones name their features.
 LEGACY_READER = {1: set[str](), 2: {"columnMapping"}}
@@ -61,6 +67,9 @@ TYPES = {
     "timestamp_ntz",
     "void",
 }
+CHAR = "__CHAR_VARCHAR_TYPE_STRING"  # where Spark keeps the lengths of texts
+MODE = "delta.columnMapping.mode"
+NAMED_BY = {"variant": "variant (variantType)"}
 SPARK = "use --engine spark"
 
 
@@ -68,58 +77,84 @@ class UnsupportedTable(InputError):
     """A Delta table that asks for more than the local engine knows; Spark may know it."""
 
 
-def mapping_of(table: DeltaTable) -> Mapping:
-    """How the columns of a table are found in its files."""
-    said = table.metadata().configuration.get("delta.columnMapping.mode", "none")
-    if said not in get_args(Mapping):
-        raise UnsupportedTable(
-            f"cannot be read by the local engine: its columns are mapped by {said!r}; {SPARK}"
-        )
-    if said != "none" and "columnMapping" not in _reader_features(table):
-        raise UnsupportedTable(
-            f"cannot be read by the local engine: its property delta.columnMapping.mode is {said}, "
-            f"but its protocol knows no columnMapping; {SPARK}"
-        )
-    found: Mapping = said  # type: ignore[assignment]
-    return found
+@contextmanager
+def known_log(name: str) -> Iterator[None]:
+    """Tell in our words of a log that asks for more than delta-rs knows."""
+    try:
+        yield
+    except Exception as err:
+        for pattern, why in UNSUPPORTED.items():
+            if found := re.search(pattern, str(err)):
+                raise not_read(name, why.format(*found.groups())) from err
+        raise
+
+
+# What delta-rs says of logs that it does not know, and what we say.
+UNSUPPORTED = {
+    r"Feature '([^']+)' is not supported": "it does not know the reader feature {}",
+    r"catalog-managed": "it does not know the reader feature catalogManaged",
+    r"minimum reader version (\d+)": "it does not know the reader version {}",
+    r"Unsupported Delta table type: '([^']+)'": "a column has type {}",
+    r"Kernel error: Unsupported: (.+)": "{}",
+}
 
 
 def check_readable(name: str, table: DeltaTable) -> None:
     """Refuse a table that the local engine might read wrong."""
-    try:
-        unknown = sorted(_reader_features(table) - READABLE)
-        if unknown:
-            raise UnsupportedTable(
-                f"cannot be read by the local engine: it does not know the reader "
-                f"{_features(unknown)}; {SPARK}"
-            )
-        mapping_of(table)
-        for column, kind in _kinds(table):
-            raise UnsupportedTable(
-                f"cannot be read by the local engine: column {column!r} has type {kind}; {SPARK}, "
-                "or leave the column out of the table"
-            )
-    except UnsupportedTable as err:
-        raise UnsupportedTable(f"{name}: {err}") from None
+    why = _unreadable(table)
+    if why is not None:
+        raise not_read(name, why)
+
+
+def not_read(name: str, why: str) -> UnsupportedTable:
+    return UnsupportedTable(f"{name}: cannot be read by the local engine: {why}; {SPARK}")
+
+
+def mapping_of(table: DeltaTable) -> Mapping:
+    """How the columns of a table are found in its files."""
+    found: Mapping = table.metadata().configuration.get(MODE, "none")  # type: ignore[assignment]
+    return found
+
+
+def _unreadable(table: DeltaTable) -> str | None:
+    version = table.protocol().min_reader_version
+    if version > NAMED["reader"]:
+        return f"it does not know the reader version {version}"
+    features = _reader_features(table)
+    unknown = sorted(features - READABLE)
+    if unknown:
+        return f"it does not know the reader {_features(unknown)}"
+    alone = sorted(features & NOT_WITH_DELETED)
+    if alone and "deletionVectors" in features:
+        return f"it does not know the reader {_features(alone)} beside deletionVectors"
+    mapping = mapping_of(table)
+    if mapping not in get_args(Mapping):
+        return f"it does not know the column mapping {mapping!r}"
+    if mapping != "none" and "columnMapping" not in features:
+        return f"{MODE} is {mapping}, but the protocol of the table has no columnMapping"
+    return next(_odd_types(table), None)
 
 
 def unwritable(table: DeltaTable) -> str | None:
     """What a table asks of its writers that the local engine cannot do, if anything."""
-    unknown = sorted((_writer_features(table) - WRITABLE) | (_reader_features(table) - READABLE))
+    version = table.protocol().min_writer_version
+    if version > NAMED["writer"]:
+        return f"it does not know the writer version {version}"
+    unknown = sorted(_writer_features(table) - WRITABLE)
     if unknown:
-        return f"it does not know the table's {_features(unknown)}"
+        return f"it does not know the table's writer {_features(unknown)}"
     config = table.metadata().configuration
-    if config.get("delta.columnMapping.mode", "none") != "none":
+    if config.get(MODE, "none") != "none":
         return "its columns are mapped to other names (columnMapping)"
     checks = sorted(key for key in config if key.startswith("delta.constraints."))
     if checks:
         named = ", ".join(key.removeprefix("delta.constraints.") for key in checks)
-        return f"Spark alone can tell whether rows pass its checks (checkConstraints): {named}"
+        return f"Spark alone can check its constraints (checkConstraints): {named}"
     for path, field in _fields(_schema(table)):
         for key, what in COMPUTED.items():
             if key in field["metadata"]:
                 return f"Spark alone can {what}: {path!r}"
-    return next((f"column {path!r} has type {kind}" for path, kind in _kinds(table)), None)
+    return _unreadable(table)
 
 
 def not_written(name: str, why: str) -> str:
@@ -130,13 +165,10 @@ def not_written(name: str, why: str) -> str:
 COMPUTED = {
     "delta.generationExpression": "compute its generated column (generatedColumns)",
     "delta.identity.start": "number its identity column (identityColumns)",
-    "delta.invariants": "tell whether rows keep the invariant of its column (invariants)",
+    "delta.invariants": "check the invariant of its column (invariants)",
+    CHAR: "check the lengths in its column (char, varchar)",
     "CURRENT_DEFAULT": "fill in the default of its column (allowColumnDefaults)",
 }
-
-
-def is_append_only(table: DeltaTable) -> bool:
-    return table.metadata().configuration.get("delta.appendOnly", "").lower() == "true"
 
 
 def _reader_features(table: DeltaTable) -> set[str]:
@@ -144,7 +176,6 @@ def _reader_features(table: DeltaTable) -> set[str]:
     version = protocol.min_reader_version
     if version < NAMED["reader"]:
         return LEGACY_READER[version]
-    _check_version("reader", version)
     return set(protocol.reader_features or ())
 
 
@@ -153,16 +184,7 @@ def _writer_features(table: DeltaTable) -> set[str]:
     version = protocol.min_writer_version
     if version < NAMED["writer"]:
         return {name for since, names in LEGACY_WRITER if since <= version for name in names}
-    _check_version("writer", version)
     return set(protocol.writer_features or ())
-
-
-def _check_version(kind: str, version: int) -> None:
-    if version > NAMED[kind]:
-        raise UnsupportedTable(
-            f"cannot be used by the local engine: its {kind} version is {version}, and the newest "
-            f"known one is {NAMED[kind]}; {SPARK}"
-        )
 
 
 def _features(names: list[str]) -> str:
@@ -174,15 +196,18 @@ def _schema(table: DeltaTable) -> dict[str, Any]:
     return found
 
 
-def _kinds(table: DeltaTable) -> Iterator[tuple[str, str]]:
+def _odd_types(table: DeltaTable) -> Iterator[str]:
     """Columns, and fields in them, of types that only Spark carries as they are."""
     for path, field in _fields(_schema(table)):
         for kind in _primitives(field["type"]):
             if kind not in TYPES and not kind.startswith("decimal("):
-                yield path, kind
-        if "__COLLATIONS" in field["metadata"]:
-            given = set(field["metadata"]["__COLLATIONS"].values())
-            yield path, f"string with the collation {', '.join(sorted(given))}"
+                yield f"column {path!r} has type {NAMED_BY.get(kind, kind)}"
+        if filled := re.search(r"\bchar\(\d+\)", field["metadata"].get(CHAR, "")):
+            # Spark fills such texts up with spaces, in files or when it reads them
+            yield f"column {path!r} has type {filled[0]}"
+        if collations := field["metadata"].get("__COLLATIONS"):
+            named = ", ".join(sorted(set(collations.values())))
+            yield f"column {path!r} has the collation {named}"
 
 
 def _fields(kind: Any, above: str = "") -> Iterator[tuple[str, dict[str, Any]]]:

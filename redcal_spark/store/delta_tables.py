@@ -16,7 +16,7 @@ from redcal_spark.gather import Piece
 from redcal_spark.store.base import vacuumed, version_at
 from redcal_spark.store.delta_errors import unreadable
 from redcal_spark.store.delta_files import DeltaFiles
-from redcal_spark.store.delta_protocol import check_readable
+from redcal_spark.store.delta_protocol import check_readable, known_log
 from redcal_spark.store.files import first_line, pieces, stream
 
 
@@ -81,7 +81,8 @@ def load_version(name: str, table: DeltaTable, version: int | str) -> None:
         made = [(e["version"], e["timestamp"] / 1_000) for e in known]
         version = version_at(name, [(v, datetime.fromtimestamp(t, UTC)) for v, t in made], version)
     try:
-        table.load_as_version(version)
+        with known_log(name):
+            table.load_as_version(version)
     except (DeltaError, OverflowError, OSError) as err:
         gone = " (older ones may have been cleaned up)" if version < newest else ""
         raise InputError(f"{name}: has no version {version}; the newest is {newest}{gone}") from err

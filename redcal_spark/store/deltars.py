@@ -16,7 +16,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from redcal_spark.errors import ConflictError, InputError, RedcalError, RunError, UsageError
 from redcal_spark.store.base import RECENT, Commit, Mode, Table, rows_of, writer_of
 from redcal_spark.store.delta_errors import is_delta, is_panic, odd_signs, unreadable
-from redcal_spark.store.delta_protocol import is_append_only, not_written, unwritable
+from redcal_spark.store.delta_protocol import known_log, not_written, unwritable
 from redcal_spark.store.delta_tables import DeltaRsTable, load_version, quoted
 from redcal_spark.store.delta_types import delta_schema, unstorable
 from redcal_spark.store.delta_writes import (
@@ -33,7 +33,14 @@ from redcal_spark.store.files import FileTable, first_line, open_files
 from redcal_spark.store.folders import make_folder, remove_empty
 from redcal_spark.store.inputs import JoinedTable, RunTable, Side
 from redcal_spark.store.paths import elsewhere, problem_of_target
-from redcal_spark.store.targets import RUN_ID, Existing, Target, check_rows, short_partitions
+from redcal_spark.store.targets import (
+    RUN_ID,
+    Existing,
+    Target,
+    check_rows,
+    is_append_only,
+    short_partitions,
+)
 
 
 class DeltaRsStore:
@@ -65,7 +72,7 @@ class DeltaRsStore:
             return open_files(name, separator, fractions)
         if (odd := odd_signs(name)) is not None:
             raise InputError(f"{name}: {odd}; rename the folder, or use engine.name: spark")
-        with unreadable(name, InputError, "not a readable Delta table"):
+        with unreadable(name, InputError, "not a readable Delta table"), known_log(name):
             table = DeltaTable(name)
         if version is not None:
             load_version(name, table, version)
@@ -80,8 +87,17 @@ class DeltaRsStore:
         problem = problem_of_target(name, key)
         if problem is not None or not is_delta(name):
             return problem
-        with unreadable(name, UsageError, f"{key} cannot be read"):
-            why = unwritable(DeltaTable(name))
+        try:
+            with unreadable(name, InputError, "cannot be read"), known_log(name):
+                table = DeltaTable(name)
+                why = unwritable(table)
+        except InputError as err:
+            return f"{key}: {err}"
+        if key == "output.runs" and is_append_only(table.metadata().configuration):
+            return (
+                f"{key}: {name} takes new rows only (delta.appendOnly), but rows of runs change: "
+                "name another table"
+            )
         return None if why is None else f"{key}: {not_written(name, why)}"
 
     def check_schema(self, schema: pa.Schema) -> list[str]:
@@ -113,8 +129,12 @@ class DeltaRsStore:
         table = _table(name)
         if table is None:
             return None
-        partitions = tuple(table.metadata().partition_columns)
-        return Existing(DeltaRsTable(name, table).schema, partitions)
+        said = table.metadata()
+        return Existing(
+            DeltaRsTable(name, table).schema,
+            tuple(said.partition_columns),
+            append_only=is_append_only(said.configuration),
+        )
 
     def check_rows(self, target: Target, schema: pa.Schema) -> None:
         if target.cluster_by:
@@ -124,11 +144,6 @@ class DeltaRsStore:
             )
         old = self.existing(target.table)
         check_rows(target, schema, old)
-        if old is not None and target.mode != "append" and is_append_only(DeltaTable(target.table)):
-            raise UsageError(
-                f"output.table: {target.table} takes new rows only (delta.appendOnly): use "
-                "output.mode: append, or name another table"
-            )
         if old is not None and old.partitions and target.mode != "append":
             check_partitions(target.table)
 
@@ -310,7 +325,7 @@ class DeltaRsStore:
 def _table(name: str) -> DeltaTable | None:
     if not is_delta(name):
         return None
-    with unreadable(name, RunError, "cannot be read"):
+    with unreadable(name, RunError, "cannot be read"), known_log(name):
         return DeltaTable(name)
 
 

@@ -35,6 +35,7 @@ from redcal_spark.store.spark_merge import cluster, merge_rows, saying
 from redcal_spark.store.spark_tables import (
     Place,
     SparkTable,
+    check_collations,
     explained,
     retried,
     spark_types,
@@ -42,13 +43,8 @@ from redcal_spark.store.spark_tables import (
     unread,
     unwritten,
 )
-from redcal_spark.store.spark_targets import (
-    check_append_only,
-    check_names,
-    is_append_only,
-    is_mapped,
-)
-from redcal_spark.store.targets import RUN_ID, Existing, Target, check_rows
+from redcal_spark.store.spark_targets import check_names, is_mapped
+from redcal_spark.store.targets import RUN_ID, Existing, Target, check_rows, is_append_only
 
 
 class SparkStore:
@@ -249,7 +245,9 @@ class SparkStore:
         if not self._exists(place):
             return None
         with explained(partial(unread, name)):
-            schema = arrow_schema(self._frame(place))
+            frame = self._frame(place)
+            check_collations(name, frame.schema)
+            schema = arrow_schema(frame)
             found = self.spark.sql(f"DESCRIBE DETAIL {place.sql}")
             detail = found.select("partitionColumns", "clusteringColumns", "properties").first()
         assert detail is not None
@@ -261,7 +259,6 @@ class SparkStore:
     def check_rows(self, target: Target, schema: pa.Schema) -> None:
         old = self.existing(target.table)
         check_rows(target, schema, old)
-        check_append_only(target, old)
         check_names(target, schema, old)
 
     def put(

@@ -18,10 +18,6 @@ def is_mapped(properties: Mapping[str, str]) -> bool:
     return properties.get("delta.columnMapping.mode", "none") != "none"
 
 
-def is_append_only(properties: Mapping[str, str]) -> bool:
-    return properties.get("delta.appendOnly", "").lower() == "true"
-
-
 def check_names(target: Target, schema: pa.Schema, old: Existing | None) -> None:
     """Refuse names that Spark would refuse only after the fit; those of fields in columns too."""
     quoted = [name for name in schema.names if "`" in name]
@@ -36,14 +32,6 @@ def check_names(target: Target, schema: pa.Schema, old: Existing | None) -> None
             f"output.table: Spark writes no columns with any of {NOT_IN_NAMES!r} in their "
             f"names: {', '.join(map(repr, odd))}; rename them, or use engine.name: local, or a "
             "table with delta.columnMapping.mode = name"
-        )
-
-
-def check_append_only(target: Target, old: Existing | None) -> None:
-    if old is not None and old.append_only and target.mode != "append":
-        raise UsageError(
-            f"output.table: {target.table} takes new rows only (delta.appendOnly): use "
-            "output.mode: append, or name another table"
         )
 
 

@@ -162,6 +162,7 @@ KINDS = (
         ),
         each("word", pa.string(), lambda c: f"W{c}"),
         read=Cell("collation", "collat"),
+        merge=Cell("collation", "collat"),
     ),
     Shape(
         "upper_case",

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from redcal_spark.errors import UsageError
-from redcal_spark.store.spark_targets import check_append_only, check_names, is_mapped
-from redcal_spark.store.targets import Existing, Target
+from redcal_spark.store.spark_targets import check_names, is_mapped
+from redcal_spark.store.targets import Existing, Target, check_append_only
 
 PLAIN = pa.schema([("case", pa.int64())])
 
