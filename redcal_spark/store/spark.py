@@ -43,7 +43,7 @@ from redcal_spark.store.spark_tables import (
     unread,
     unwritten,
 )
-from redcal_spark.store.spark_targets import check_names, is_mapped
+from redcal_spark.store.spark_targets import check_names, check_numbered, is_mapped
 from redcal_spark.store.targets import RUN_ID, Existing, Target, check_rows, is_append_only
 
 
@@ -139,7 +139,7 @@ class SparkStore:
         """
 
         def refusal(err: Exception) -> Exception:
-            if why is not None:
+            if why is not None and not isinstance(why, UnsupportedTable):
                 return why
             if "NOT_FOUND" in str(err) and not place.is_path:
                 return InputError(f"{name}: no such table in the catalog")
@@ -260,6 +260,9 @@ class SparkStore:
         old = self.existing(target.table)
         check_rows(target, schema, old)
         check_names(target, schema, old)
+        place = Place(target.table).absolute
+        if old is not None and place.is_here:
+            check_numbered(target, place.name)
 
     def put(
         self, target: Target, schema: pa.Schema, batches: Iterable[pa.RecordBatch], commit: Commit

@@ -6,6 +6,8 @@ plainly in memory.
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Iterator
 from typing import Any
 
@@ -111,6 +113,22 @@ def test_run_on_spark(bench: Bench, shape: Shape, spark: Any) -> None:
     assert bench.log() == pair.log
     same_rows(bench.rows(spark), expected)
     assert bench.redcal("audit", "--json").json["rows"] == pair.rows
+
+
+@pytest.mark.parametrize("engine", ["local", "spark"])
+def test_a_feature_of_the_future(bench: Bench, engine: str, spark: Any) -> None:
+    """Refused by its name, and with no advice to do what is being done."""
+    bench.reads(SHAPES[0], engine)
+    shutil.copytree(bench.tree["input"]["table"], "future")
+    features = {"readerFeatures": ["fromTheFuture"], "writerFeatures": ["fromTheFuture"]}
+    protocol = {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}}
+    log = bench.folder / "future" / "_delta_log"
+    (log / f"{len(list(log.glob('*.json'))):020}.json").write_text(json.dumps(protocol), "utf-8")
+    bench.tree["input"]["table"] = str(bench.folder / "future")
+    told = bench.redcal("check")
+    assert told.code == 2
+    assert "fromTheFuture" in told.err
+    assert ("--engine spark" in told.err) == (engine == "local")
 
 
 def targets() -> Iterator[Any]:
