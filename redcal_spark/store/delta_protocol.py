@@ -171,6 +171,15 @@ COMPUTED = {
 }
 
 
+def always_numbered(table: DeltaTable) -> list[str]:
+    """Identity columns that take no values: Delta makes them, whoever writes."""
+    return [
+        path
+        for path, field in _fields(_schema(table))
+        if field["metadata"].get("delta.identity.allowExplicitInsert") is False
+    ]
+
+
 def _reader_features(table: DeltaTable) -> set[str]:
     protocol = table.protocol()
     version = protocol.min_reader_version

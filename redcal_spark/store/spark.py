@@ -35,6 +35,7 @@ from redcal_spark.store.spark_merge import cluster, merge_rows, saying
 from redcal_spark.store.spark_tables import (
     Place,
     SparkTable,
+    check_collations,
     explained,
     retried,
     spark_types,
@@ -42,7 +43,7 @@ from redcal_spark.store.spark_tables import (
     unread,
     unwritten,
 )
-from redcal_spark.store.spark_targets import check_names, is_mapped
+from redcal_spark.store.spark_targets import check_names, check_numbered, is_mapped
 from redcal_spark.store.targets import RUN_ID, Existing, Target, check_rows, is_append_only
 
 
@@ -138,7 +139,7 @@ class SparkStore:
         """
 
         def refusal(err: Exception) -> Exception:
-            if why is not None:
+            if why is not None and not isinstance(why, UnsupportedTable):
                 return why
             if "NOT_FOUND" in str(err) and not place.is_path:
                 return InputError(f"{name}: no such table in the catalog")
@@ -244,7 +245,9 @@ class SparkStore:
         if not self._exists(place):
             return None
         with explained(partial(unread, name)):
-            schema = arrow_schema(self._frame(place))
+            frame = self._frame(place)
+            check_collations(name, frame.schema)
+            schema = arrow_schema(frame)
             found = self.spark.sql(f"DESCRIBE DETAIL {place.sql}")
             detail = found.select("partitionColumns", "clusteringColumns", "properties").first()
         assert detail is not None
@@ -257,6 +260,9 @@ class SparkStore:
         old = self.existing(target.table)
         check_rows(target, schema, old)
         check_names(target, schema, old)
+        place = Place(target.table).absolute
+        if old is not None and place.is_here:
+            check_numbered(target, place.name)
 
     def put(
         self, target: Target, schema: pa.Schema, batches: Iterable[pa.RecordBatch], commit: Commit

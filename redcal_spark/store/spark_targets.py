@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from redcal_spark.errors import UsageError
+from redcal_spark.store.delta_protocol import always_numbered
 from redcal_spark.store.delta_types import is_list
 from redcal_spark.store.targets import Existing, Target
 
@@ -32,6 +35,22 @@ def check_names(target: Target, schema: pa.Schema, old: Existing | None) -> None
             f"output.table: Spark writes no columns with any of {NOT_IN_NAMES!r} in their "
             f"names: {', '.join(map(repr, odd))}; rename them, or use engine.name: local, or a "
             "table with delta.columnMapping.mode = name"
+        )
+
+
+def check_numbered(target: Target, path: str) -> None:
+    """Refuse a table that makes the values of a column itself: Delta would, after the fit.
+
+    Spark does not tell of such columns; the log does, where delta-rs can read it.
+    """
+    try:
+        numbered = always_numbered(DeltaTable(path))
+    except (DeltaError, OSError):
+        return
+    if numbered:
+        raise UsageError(
+            f"output.table: {target.table} numbers {', '.join(map(repr, numbered))} itself "
+            "(GENERATED ALWAYS AS IDENTITY) and takes no values for it; name another table"
         )
 
 

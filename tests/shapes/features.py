@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from tests.shapes.rows import cast, changed, each, opposite, renamed, then
+from tests.shapes.rows import cast, changed, each, opposite, plus, renamed, then
 from tests.shapes.shape import (
     DELETE,
+    DVS,
     EVERYWHERE,
     FRESH,
     NESTED,
@@ -52,6 +53,18 @@ FEATURES = (
         overwrite=Cell(local="typeWidening"),
     ),
     Shape(
+        "type_widening_deletion_vectors",
+        "a widened label and deletion vectors",
+        (
+            made(f"{DVS}, 'delta.enableTypeWidening' = 'true'"),
+            "ALTER TABLE {t} ALTER COLUMN y TYPE BIGINT",
+            DELETE,
+        ),
+        then(kept, cast(y=pa.int64())),
+        read=Cell(local="typeWidening"),
+        merge=Cell(local="typeWidening"),
+    ),
+    Shape(
         "v2_checkpoint",
         "v2 checkpoints",
         (
@@ -95,6 +108,17 @@ FEATURES = (
         each("number", pa.int64(), lambda c: c),
         merge=Cell(local="identityColumns"),
         overwrite=Cell(local="identityColumns"),
+    ),
+    Shape(
+        "identity_always",
+        "an identity column that takes no values",
+        (
+            declared("number BIGINT GENERATED ALWAYS AS IDENTITY"),
+            "INSERT INTO {t} BY NAME SELECT * FROM {base} ORDER BY case",
+        ),
+        each("number", pa.int64(), plus(1)),  # one task numbers the rows in their order
+        merge=Cell("identityColumns", "IDENTITY"),
+        overwrite=Cell("identityColumns", "IDENTITY"),
     ),
     Shape(
         "generated",

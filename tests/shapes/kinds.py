@@ -161,8 +161,8 @@ KINDS = (
             "RESET spark.databricks.delta.schema.typeCheck.enabled",
         ),
         each("word", pa.string(), lambda c: f"W{c}"),
-        read=Cell(local="collation"),
-        merge=Cell(local="collation"),
+        read=Cell("collation", "collat"),
+        merge=Cell("collation", "collat"),
     ),
     Shape(
         "upper_case",
