@@ -31,7 +31,7 @@ class DeltaFiles:
 
     def __init__(self, name: str, table: DeltaTable):
         self._name = name
-        self._folder = os.path.abspath(name)
+        self._folder = os.path.realpath(name)  # as delta-rs names it, who follows links
         self._table = table
         schema = pa.schema(table.schema().to_arrow())
         self._columns = StoredColumns(name, schema, mapping_of(table))

@@ -1,7 +1,7 @@
 """What a Delta table asks of its readers and writers, and what the local engine knows of that.
 
-Both lists name what was tried on tables that Spark wrote. A feature that stands in neither of them
-is refused by its name: a table that is read half right looks like one that is read right.
+READABLE and WRITABLE name what was tried on tables that Spark wrote. Any other feature is refused by
+its name: a table that is read half right looks like one that is read right.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ READABLE = {
 }
 # Known, but not to the part of delta-rs that tells which rows are deleted.
 NOT_WITH_DELETED = {"typeWidening", "typeWidening-preview", "vacuumProtocolCheck"}
+# Some of them only where they are not used: see `unwritable`.
 WRITABLE = {
     "appendOnly",
     "changeDataFeed",
@@ -43,7 +44,7 @@ WRITABLE = {
     "variantType",
 }
 # What the versions before there were features ask for; newer ones name their features.
-LEGACY_READER = {1: set[str](), 2: {"columnMapping"}}
+LEGACY_READER = {2: {"columnMapping"}}
 LEGACY_WRITER = (
     (2, ("appendOnly", "invariants")),
     (3, ("checkConstraints",)),
@@ -184,7 +185,7 @@ def _reader_features(table: DeltaTable) -> set[str]:
     protocol = table.protocol()
     version = protocol.min_reader_version
     if version < NAMED["reader"]:
-        return LEGACY_READER[version]
+        return LEGACY_READER.get(version, set())
     return set(protocol.reader_features or ())
 
 

@@ -233,6 +233,14 @@ def test_live_rows_are_counted_and_numbered() -> None:
     assert STORE.open("t").count() == 3_795
 
 
+def test_deleted_rows_behind_a_link() -> None:
+    features = ["deletionVectors"]
+    added = [file_of("t", ROWS, "a.parquet", vector=deletion_vector([1]))]
+    write_log("t", PLAIN, added, readers=features, writers=features)
+    Path("link").symlink_to("t")
+    assert rows_of("link") == rows_of("t") == [{"id": 1, "y": 0}, {"id": 3, "y": 0}]
+
+
 def test_deleted_rows_that_cannot_be_told_are_not_guessed() -> None:
     """The protocol asks for the number of rows of a file that has deleted ones."""
     vector = deletion_vector([1])
