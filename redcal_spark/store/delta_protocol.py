@@ -1,7 +1,7 @@
 """What a Delta table asks of its readers and writers, and what the local engine knows of that.
 
-READABLE and WRITABLE name what was tried on tables that Spark wrote. Any other feature is refused by
-its name: a table that is read half right looks like one that is read right.
+READABLE and WRITABLE name what was tried on tables that Spark wrote. Any other feature is refused
+by its name: a table that is read half right looks like one that is read right.
 """
 
 from __future__ import annotations
