@@ -13,6 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 from redcal_spark.errors import InputError, RedcalError, RunError, UsageError
 from redcal_spark.store import files
 from redcal_spark.store.base import Commit
+from redcal_spark.store.delta_columns import StoredColumns
 from redcal_spark.store.delta_protocol import UnsupportedTable
 from redcal_spark.store.deltars import DeltaRsStore
 from redcal_spark.store.targets import Target
@@ -146,6 +147,39 @@ def test_nested_fields_are_mapped_too() -> None:
         {"s": {"new": None, "old": None}, "l": [], "m": []},
     ]
     assert rows_of("t") == [*expected[1:], *expected]
+
+
+def test_names_that_were_swapped() -> None:
+    """The types are those of the files, and so are the names: of the other fields."""
+    inner = struct_of(mapped("a", "long", "b", 4), mapped("b", "long", "a", 5))
+    columns = [mapped("a", "long", "b", 1), mapped("b", "long", "a", 2), mapped("s", inner, "s", 3)]
+    rows = pa.table({"a": [1], "b": [2], "s": [{"a": 4, "b": 3}]})
+    write_log(
+        "t", columns, [file_of("t", rows, "a.parquet")], readers=2, writers=5, properties=BY_NAME
+    )
+    assert rows_of("t") == [{"a": 2, "b": 1, "s": {"a": 3, "b": 4}}]
+
+
+def test_arrays_that_begin_in_the_middle_of_their_values() -> None:
+    """As slices do: of lists, maps and structs, in each other."""
+    rows: list[dict[str, Any]] = [
+        {"l": [{"m": [("k", {"x": 1})]}, None], "s": {"l": [1, 2]}},
+        {"l": [], "s": None},
+        {"l": None, "s": {"l": None}},
+        {"l": [{"m": None}, {"m": [("k", None), ("j", {"x": 2})]}], "s": {"l": [3]}},
+    ]
+    inner = pa.map_(pa.string(), pa.struct([("x", pa.int32())]))
+    lists, struct = pa.list_(pa.struct([("m", inner)])), pa.struct([("l", pa.list_(pa.int32()))])
+    stored = pa.RecordBatch.from_pylist(rows, pa.schema([("l", lists), ("s", struct)]))
+    inner = pa.map_(pa.string(), pa.struct([("x", pa.int64()), ("new", pa.string())]))
+    lists, struct = pa.list_(pa.struct([("m", inner)])), pa.struct([("l", pa.list_(pa.int64()))])
+    columns = StoredColumns("t", pa.schema([("l", lists), ("s", struct)]), "none")
+    for start in range(4):
+        found = columns.find(stored.slice(start), ["l", "s"])
+        batch = pa.RecordBatch.from_pydict(found, columns.schema)
+        batch.validate(full=True)
+        told = str(batch.to_pylist()).replace(", 'new': None", "")
+        assert told == str(rows[start:])
 
 
 def test_partitions_are_the_logs_business_whatever_the_files_hold() -> None:
