@@ -87,7 +87,6 @@ WAYS_OUT = (
     "another table",
     "use overwrite or append",
     "cast",
-    "append",
 )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,29 +10,26 @@ import pytest
 
 from tests.shapes import rows
 from tests.shapes.cells import Bench, outputs_before
-from tests.shapes.make import QUICK, Maker
+from tests.shapes.make import Maker
 
 VARIABLE = "REDCAL_TEST_SHAPES"  # a folder where tables are kept from one session to the next
 
 
 @pytest.fixture(scope="session")
-def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def lake(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Maker]:
     kept = os.environ.get(VARIABLE)
     folder = Path(kept) if kept else tmp_path_factory.mktemp("shapes")
-    started: list[Any] = []
 
     def session() -> Any:
-        if not started:
-            started.append(request.getfixturevalue("spark"))
-        return started[0]
+        """Asked for when a table is made: kept ones need no Spark."""
+        return request.getfixturevalue("spark")
 
-    yield {
+    return {
         "inputs": Maker(session, folder / "inputs", rows.base()),
         "targets": Maker(session, folder / "targets", outputs_before()),
     }
-    for key in QUICK:
-        for spark in started:
-            spark.conf.unset(key)
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ import pyarrow as pa
 
 from tests.shapes.rows import cast, changed, each, opposite, plus, renamed, then
 from tests.shapes.shape import (
+    BY_NAME,
     DELETE,
     DVS,
     EVERYWHERE,
-    FRESH,
     NESTED,
     Cell,
     Shape,
@@ -18,6 +18,19 @@ from tests.shapes.shape import (
     made,
     nested,
     set_,
+)
+
+FRESH = ", ".join(
+    [
+        DVS,
+        BY_NAME,
+        "'delta.enableRowTracking' = 'true'",
+        "'delta.checkpointPolicy' = 'v2'",
+        "'delta.enableInCommitTimestamps' = 'true'",
+        "'delta.feature.appendOnly' = 'supported'",
+        "'delta.feature.invariants' = 'supported'",
+        "'delta.checkpointInterval' = '2'",
+    ]
 )
 
 FEATURES = (

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,25 +24,30 @@ class Maker:
         self.folder = folder
         self.rows = rows
         self._session = spark
-        self._ready: tuple[Any, str] | None = None  # the session, and the DDL of the rows
+        self._columns = ""  # of the rows, as DDL
 
     def __call__(self, shape: Shape) -> Path:
         path = self.folder / shape.name
         if not (path / "_made").exists():
-            spark, columns = self._ready = self._ready or self._prepared()
-            for statement in self._statements(shape):
-                spark.sql(
-                    statement.format(
-                        t=f"delta.`{path}`",
-                        other=f"delta.`{path}_other`",
-                        path=path,
-                        name=f"{shape.name}_{self.folder.name}",
-                        base=self._view,
-                        columns=columns,
-                    )
-                ).collect()
+            with settings(self._session(), QUICK):
+                self._make(shape, path)
             (path / "_made").touch()  # as any name with an underscore, Delta leaves it alone
         return path
+
+    def _make(self, shape: Shape, path: Path) -> None:
+        spark = self._session()
+        self._columns = columns = self._columns or self._prepared(spark)
+        for statement in self._statements(shape):
+            spark.sql(
+                statement.format(
+                    t=f"delta.`{path}`",
+                    other=f"delta.`{path}_other`",
+                    path=path,
+                    name=f"{shape.name}_{self.folder.name}",
+                    base=self._view,
+                    columns=columns,
+                )
+            ).collect()
 
     def _statements(self, shape: Shape) -> tuple[str, ...]:
         later = shape.as_output if "touched" in self.rows.column_names else ()
@@ -51,16 +57,26 @@ class Maker:
     def _view(self) -> str:
         return f"base_{self.folder.name}"
 
-    def _prepared(self) -> tuple[Any, str]:
-        spark = self._session()
-        for key, value in QUICK.items():
-            spark.conf.set(key, value)
+    def _prepared(self, spark: Any) -> str:
         file = self.folder / "base.parquet"
         pq.write_table(self.rows, file)
         frame = spark.read.parquet(str(file)).coalesce(1)
         frame.createOrReplaceTempView(self._view)
         fields = frame.schema.fields
-        return spark, ", ".join(f"`{f.name}` {f.dataType.simpleString()}" for f in fields)
+        return ", ".join(f"`{f.name}` {f.dataType.simpleString()}" for f in fields)
+
+
+@contextmanager
+def settings(spark: Any, wanted: dict[str, str]) -> Iterator[None]:
+    """Settings for a while: other tests have the same session."""
+    before = {key: spark.conf.get(key) for key in wanted}
+    for key, value in wanted.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            spark.conf.set(key, value)
 
 
 def collected(frame: Any) -> pa.Table:

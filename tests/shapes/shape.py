@@ -101,15 +101,3 @@ nested = then(
     each("many", pa.list_(STRUCT), many),
     each("pairs", pa.map_(pa.string(), pa.int64()), pairs),
 )
-FRESH = ", ".join(
-    [
-        DVS,
-        BY_NAME,
-        "'delta.enableRowTracking' = 'true'",
-        "'delta.checkpointPolicy' = 'v2'",
-        "'delta.enableInCommitTimestamps' = 'true'",
-        "'delta.feature.appendOnly' = 'supported'",
-        "'delta.feature.invariants' = 'supported'",
-        "'delta.checkpointInterval' = '2'",
-    ]
-)

@@ -65,6 +65,7 @@ def test_there_are_many() -> None:
     assert names >= QUICK
 
 
+@pytest.mark.spark  # which makes the table
 @SHAPE
 def test_read_by_the_local_engine(bench: Bench, shape: Shape) -> None:
     bench.reads(shape, "local")
