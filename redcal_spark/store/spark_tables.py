@@ -15,7 +15,15 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_type
-from pyspark.sql.types import DoubleType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DoubleType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
 
 from redcal_spark.engines.spark_errors import UNREADABLE, is_sparks, of_a_disk, told
 from redcal_spark.engines.spark_frames import arrow_schema, column
@@ -29,6 +37,7 @@ from redcal_spark.store.files import FileTable
 from redcal_spark.store.paths import ADDRESS, FILE_ENDINGS
 
 FIRST_ROWS = 64
+BY_BYTES = "UTF8_BINARY"  # the collation of all texts that are not given another one
 CONFLICT = re.compile(
     r"DELTA_(CONCURRENT|METADATA_CHANGED|PROTOCOL_CHANGED)|delta\.exceptions\.Concurrent"
 )
@@ -103,7 +112,10 @@ class SparkTable:
     @cached_property
     def schema(self) -> pa.Schema:
         files = self._files
-        return arrow_schema(self.frame) if files is None else files.schema
+        if files is not None:
+            return files.schema
+        check_collations(self.name, self.frame.schema)
+        return arrow_schema(self.frame)
 
     @property
     def _files(self) -> FileTable | None:
@@ -155,6 +167,28 @@ class SparkTable:
         if any(word in str(err) for word in UNREADABLE):
             return InputError(f"{self.name}: cannot be read: {text}")
         return RunError(f"{self.name}: {text}")
+
+
+def check_collations(name: str, schema: StructType) -> None:
+    """Refuse texts with a collation, however deep: open source Delta does not write them."""
+    found = [
+        f"column {field.name!r} has type {field.dataType.simpleString()}"
+        for field in schema.fields
+        if _is_collated(field.dataType)
+    ]
+    if found:
+        way_out = "Delta may not write a text with a collation; cast it to string, or leave it out"
+        raise InputError("\n".join(f"{name}: {told}: {way_out}" for told in found))
+
+
+def _is_collated(kind: DataType) -> bool:
+    if isinstance(kind, StructType):
+        return any(_is_collated(field.dataType) for field in kind.fields)
+    if isinstance(kind, ArrayType):
+        return _is_collated(kind.elementType)
+    if isinstance(kind, MapType):
+        return _is_collated(kind.keyType) or _is_collated(kind.valueType)
+    return getattr(kind, "collation", BY_BYTES) != BY_BYTES
 
 
 def spark_types(schema: pa.Schema) -> StructType:

@@ -68,12 +68,16 @@ class Target:
 
 @dataclass(frozen=True)
 class Existing:
-    """A target that is there already. any_name: its columns may have any sign in their names."""
+    """A target that is there already.
+
+    any_name: its columns may have any sign in their names. append_only: its rows never change.
+    """
 
     schema: pa.Schema
     partitions: tuple[str, ...] = ()
     clusters: tuple[str, ...] = ()
     any_name: bool = False
+    append_only: bool = False
 
 
 def target_of(config: Config) -> Target:
@@ -94,11 +98,24 @@ def target_of(config: Config) -> Target:
 
 def check_rows(target: Target, schema: pa.Schema, existing: Existing | None) -> None:
     """Refuse rows that the target could not take. `schema`: theirs, without a run."""
+    check_append_only(target, existing)
     problems = _column_problems(target, schema)
     if existing is not None and not problems:
         problems = _drift(target, delta_schema(target.with_run(schema)), existing)
     if problems:
         raise UsageError("\n".join(problems))
+
+
+def is_append_only(properties: Mapping[str, str]) -> bool:
+    return properties.get("delta.appendOnly", "").lower() == "true"
+
+
+def check_append_only(target: Target, old: Existing | None) -> None:
+    if old is not None and old.append_only and target.mode != "append":
+        raise UsageError(
+            f"output.table: {target.table} takes new rows only (delta.appendOnly): use "
+            "output.mode: append, or name another table"
+        )
 
 
 def _column_problems(target: Target, schema: pa.Schema) -> list[str]:
