@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
+from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
-from redcal_spark.errors import UsageError
-from redcal_spark.store.spark_targets import check_names, is_mapped
+from redcal_spark.errors import InputError, UsageError
+from redcal_spark.store.spark_tables import check_collations
+from redcal_spark.store.spark_targets import check_names, check_numbered, is_mapped
 from redcal_spark.store.targets import Existing, Target, check_append_only
+from tests.delta_logs import column, write_log
 
 PLAIN = pa.schema([("case", pa.int64())])
 
@@ -47,3 +52,39 @@ def test_a_table_that_takes_new_rows_only() -> None:
             check_append_only(Target(table="t", mode=mode), old)
     check_append_only(Target(table="t", mode="append"), old)
     check_append_only(Target(table="t"), None)
+
+
+def test_an_identity_column_that_takes_no_values(tmp_path: Path) -> None:
+    told = {"delta.identity.start": 1, "delta.identity.step": 1}
+    table = str(tmp_path / "t")
+    for explicit in (False, True):
+        number = column("no", "long", **told, **{"delta.identity.allowExplicitInsert": explicit})
+        write_log(table, [column("case", "long"), number], writers=6)
+        if explicit:
+            check_numbered(Target(table=table), table)
+        else:
+            with pytest.raises(UsageError, match=r"'no'.*IDENTITY.*name another table"):
+                check_numbered(Target(table=table), table)
+    check_numbered(
+        Target(table="t"), str(tmp_path / "none")
+    )  # what cannot be seen is left to Spark
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        StringType("UTF8_LCASE"),
+        ArrayType(StringType("UTF8_LCASE")),
+        MapType(StringType(), StringType("UTF8_LCASE")),
+        MapType(StringType("UTF8_LCASE"), StringType()),
+        StructType([StructField("x", StringType("UTF8_LCASE"))]),
+    ],
+)
+def test_texts_with_a_collation(kind: DataType) -> None:
+    with pytest.raises(InputError, match=r"t: column 'c' has type .*collate UTF8_LCASE.*cast it"):
+        check_collations("t", StructType([StructField("c", kind)]))
+
+
+def test_texts_without_one() -> None:
+    named = StructType([StructField("x collate y", StringType("UTF8_BINARY"))])
+    check_collations("t", StructType([StructField("c", StringType()), StructField("d", named)]))
