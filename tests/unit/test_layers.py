@@ -23,12 +23,12 @@ CONFIG = frozenset({"config_base", "config_yaml", "config", "config_file"})
 # From bottom to top. A module may import those of its own layer, but not in a circle, and those
 # below. A folder counts as one module.
 LAYERS: tuple[Iterable[str], ...] = (
-    ("errors", "redaction", "counters", "signals", "whole"),
+    ("errors", "redaction", "counters", "signals", "whole", "cells"),
     ("fixed_point", "room"),
     ("parameters",),
     ("losses", "events", "patches", "blocks"),
-    ("kernel", "columns", "readings"),
-    ("statistics", "splits", "output", "parallel"),
+    ("kernel", "columns", "readings", "multiset"),
+    ("statistics", "splits", "output", "parallel", "differences"),
     ("metrics",),
     ("gather", "history", "tables"),
     ("packing",),
@@ -44,7 +44,9 @@ LAYERS: tuple[Iterable[str], ...] = (
     ("claim", "past", "progress"),
     ("audit", "demo", "outcome", "work"),
     ("verdict",),
+    ("accounts",),
     ("runs",),
+    ("findings", "redone", "row_checks", "side_checks", "ledger_checks", "models"),
     ("evaluation",),
     ("screen", "logs", "alerts"),
     ("compare", "report", "terminal"),
@@ -64,6 +66,8 @@ ONLY = {module: CONFIG | {"errors", "redaction"} for module in CONFIG}
 WORKER_MODULES = frozenset(
     {
         "errors",
+        "cells",
+        "multiset",
         "fixed_point",
         "parameters",
         "losses",

@@ -1,0 +1,174 @@
+"""Differences between two small tables: which rows and cells are not what they must be."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from redcal_spark.cells import Hashes, cell_hashes, combined
+from redcal_spark.columns import value_of
+
+PAIRED = 200  # rows on either side that are compared with each other, at most
+SHOWN = 120  # signs of a value
+
+Problem = Literal["changed", "missing", "extra", "repeated"]
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One cell that is not what it must be, or a row that is missing, too many, or there twice.
+
+    row: what it is told by. column: of a changed cell.
+    """
+
+    problem: Problem
+    row: Row
+    column: str | None = None
+    found: Any = None
+    expected: Any = None
+
+    def __str__(self) -> str:
+        where = ", ".join(f"{name} = {shown(value)}" for name, value in self.row.items())
+        if self.problem == "changed":
+            told = f"is {shown(self.found)}, must be {shown(self.expected)}"
+            return f"column {self.column!r}, row {where}: {told}"
+        return f"row {where}: {WORDS[self.problem]}"
+
+
+WORDS = {
+    "missing": "is missing",
+    "extra": "must not be there",
+    "repeated": "is there more often than it must be",
+}
+
+
+def shown(value: Any) -> str:
+    """A value for people, cut if it is long."""
+    if isinstance(value, datetime):
+        value = value.isoformat()
+    text = repr(value)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+
+
+def differences(
+    expected: pa.Table, written: pa.Table, columns: Sequence[str], keys: Sequence[str]
+) -> list[Difference]:
+    """What is not the same, as multisets of rows. Columns that one side has not are null there.
+
+    keys: the columns that tell rows apart, for finding pairs and for naming; they need not.
+    """
+    one, two = (_rows(table, columns) for table in (expected, written))
+    count = Counter(one[0].tolist())
+    extra = _beyond(two[0], count)
+    missing = _beyond(one[0], Counter(two[0].tolist()))
+    ours = [_plain(expected, columns, place) for place in missing]
+    theirs = [_plain(written, columns, place) for place in extra]
+    known = set(one[0].tolist())
+    twice = [two[0][place] in known for place in extra]
+    found: list[Difference] = []
+    pairs, ours, left = _paired(ours, theirs, twice, keys)
+    for must, row in pairs:
+        found += _cells(must, row, keys)
+    found += [Difference("missing", _named(row, keys)) for row in ours]
+    for row, again in left:
+        found.append(Difference("repeated" if again else "extra", _named(row, keys)))
+    return found
+
+
+def _rows(table: pa.Table, columns: Sequence[str]) -> tuple[Hashes, int]:
+    cells = [
+        cell_hashes(table[name] if name in table.column_names else pa.nulls(table.num_rows))
+        for name in columns
+    ]
+    return combined(cells), table.num_rows
+
+
+def _beyond(hashes: Hashes, other: Counter[int]) -> list[int]:
+    """The places of rows that the other side has not, or not so often."""
+    left = other.copy()
+    found = []
+    for place, value in enumerate(hashes.tolist()):
+        if left[value]:
+            left[value] -= 1
+        else:
+            found.append(place)
+    return found
+
+
+def _plain(table: pa.Table, columns: Sequence[str], place: int) -> Row:
+    there = set(table.column_names)
+    return {name: value_of(table[name][place]) if name in there else None for name in columns}
+
+
+Pairs = list[tuple[Row, Row]]
+
+
+def _paired(
+    ours: list[Row], theirs: list[Row], twice: list[bool], keys: Sequence[str]
+) -> tuple[Pairs, list[Row], list[tuple[Row, bool]]]:
+    """Rows that are the same row changed: of one key, else alike but for a few cells."""
+    waiting: defaultdict[str, list[Row]] = defaultdict(list)
+    for row in ours:
+        waiting[_key(row, keys)].append(row)
+    pairs: Pairs = []
+    left: list[tuple[Row, bool]] = []
+    for row, again in zip(theirs, twice, strict=True):
+        same = waiting[_key(row, keys)] if keys else []
+        if same and not again:
+            pairs.append((_closest(row, same), row))
+            same.remove(pairs[-1][0])
+        else:
+            left.append((row, again))
+    rest = [row for rows in waiting.values() for row in rows]
+    kept = left[PAIRED:]
+    for row, again in left[:PAIRED]:
+        near = _closest(row, rest[:PAIRED]) if rest and not again else None
+        if near is not None and 2 * _alike(near, row) > len(row):
+            pairs.append((near, row))
+            rest.remove(near)
+        else:
+            kept.append((row, again))
+    return pairs, rest, kept
+
+
+def _key(row: Row, keys: Sequence[str]) -> str:
+    return repr([row[name] for name in keys])
+
+
+def _closest(row: Row, rows: Sequence[Row]) -> Row:
+    return max(rows, key=lambda other: _alike(other, row))
+
+
+def _alike(one: Row, two: Row) -> int:
+    return sum(_equal(one[name], two[name]) for name in one)
+
+
+def _equal(one: Any, two: Any) -> bool:
+    """As the hashes have it: 0.0 is not -0.0, and what is not a number equals itself."""
+    if isinstance(one, list) and isinstance(two, list) and len(one) == len(two):
+        return all(map(_equal, one, two))
+    if isinstance(one, float) or isinstance(two, float):
+        return repr(one) == repr(two)
+    return bool(one == two)
+
+
+def _cells(must: Row, row: Row, keys: Sequence[str]) -> Iterator[Difference]:
+    where = _named(must, keys)
+    for name in must:
+        if not _equal(row[name], must[name]):
+            yield Difference("changed", where, name, row[name], must[name])
+
+
+def _named(row: Row, keys: Sequence[str]) -> Row:
+    """The row by its keys that say something; by its first few plain cells where it has none."""
+    chosen = {name: row[name] for name in keys if row[name] is not None}
+    if chosen:
+        return chosen
+    plain = [name for name in row if not isinstance(row[name], list | dict)]
+    return {name: row[name] for name in plain[:4]}
