@@ -16,8 +16,15 @@ from redcal_spark.columns import value_of
 PAIRED = 200  # rows on either side that are compared with each other, at most
 SHOWN = 120  # signs of a value
 
-Problem = Literal["changed", "missing", "extra", "repeated"]
+Problem = Literal["changed", "missing", "extra", "repeated", "violated"]
 Row = dict[str, Any]
+
+
+class Words(str):
+    """A text that is shown as it is."""
+
+    def __repr__(self) -> str:
+        return str(self)
 
 
 @dataclass(frozen=True)
@@ -35,6 +42,8 @@ class Difference:
 
     def __str__(self) -> str:
         where = ", ".join(f"{name} = {shown(value)}" for name, value in self.row.items())
+        if self.problem == "violated":
+            return str(self.found)
         if self.problem == "changed":
             told = f"is {shown(self.found)}, must be {shown(self.expected)}"
             return f"column {self.column!r}, row {where}: {told}"

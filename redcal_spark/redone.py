@@ -1,0 +1,127 @@
+"""A run made once more, in memory: everything that it must have written, from its input."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+from redcal_spark.accounts import counted, found
+from redcal_spark.config_file import config_from_tree
+from redcal_spark.errors import InputError, JoinWarning, RedcalError, RunError
+from redcal_spark.gather import Gathered
+from redcal_spark.history import Point
+from redcal_spark.ledger import RunRow, fingerprint
+from redcal_spark.outcome import Listener, Outcome
+from redcal_spark.pair import ReconciledPair
+from redcal_spark.recheck import recheck
+from redcal_spark.runs import Job
+from redcal_spark.store.base import Table
+from redcal_spark.store.inputs import open_input, pinned
+from redcal_spark.verdict import verdict
+
+
+@dataclass(frozen=True)
+class Source:
+    """The rows that a run read.
+
+    table: its input as it was; or what is left of it in the rows that were written. why: its input
+    is gone, and how.
+    """
+
+    table: Table
+    identity: Any
+    why: str | None = None
+
+
+@dataclass(frozen=True)
+class Redone:
+    """A fit made again. whole: before the guard looked at it. pair: what was kept of it.
+
+    rechecked: contradictions between log and rows; None: the rows are too many to look at.
+    """
+
+    whole: ReconciledPair
+    pair: ReconciledPair
+    histories: dict[str, list[Point]]
+    gathered: Gathered
+    rechecked: list[str] | None
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return counted(self.gathered, self.pair)
+
+    def ledger(self, row: RunRow) -> dict[str, Any]:
+        """The cells of the ledger that follow from the input."""
+        outcome = Outcome(row, self.pair, self.histories)
+        return {"status": self.pair.status, **found(outcome, self.gathered)}
+
+
+def job_of(job: Job, row: RunRow) -> Job:
+    """The job that made a run: this one, or one of the configuration that the ledger recorded."""
+    if row.config_digest == job.digest:
+        return job
+    tree = plain(row.config)
+    if not isinstance(tree, dict):
+        return job
+    try:
+        config = config_from_tree(tree, name=f"the configuration of run {row.run_id}")
+    except RedcalError:
+        return job
+    other = Job(config, job.work, Listener())
+    return other if other.digest == row.config_digest else job
+
+
+def source_of(job: Job, row: RunRow) -> Source | str:
+    """The input of a run as it was, or why there is none.
+
+    If the ledger's own word of it was changed, the fingerprint tells whether today's is the one.
+    """
+    then = plain(row.inputs)
+    why = "the ledger does not say what it was"
+    for given in ("then", "now"):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", JoinWarning)  # told by the run itself
+                chosen = pinned(job.config.input, then) if given == "then" else job.config.input
+                table, _ = open_input(job.store, chosen)
+                identity = table.identity()
+        except (InputError, RunError) as err:
+            why = str(err)
+            continue
+        except (LookupError, TypeError, ValueError, AttributeError):  # no identity of ours
+            continue
+        if identity == then:
+            return Source(table, identity)
+        mark = fingerprint(row.config_digest, identity, row.command)
+        if mark == row.fingerprint:
+            return Source(table, identity)
+        why = f"{table.name} is no longer what it was"
+    return why
+
+
+def redo(job: Job, table: Table) -> Redone:
+    """Fit again, and judge."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", JoinWarning)
+        scanned = job.scanned(table, job.reconciler, tell=False)
+    try:
+        whole = job.reconciler.fit_gathered(
+            scanned.gathered, scanned.layout, engine=scanned.engine()
+        )
+        points = scanned.histories(whole, None)
+        rows = scanned.rows_at_hand()
+        told = None if rows is None else list(recheck(whole, rows))
+        pair, kept = verdict(whole, points, job.config.reconcile.guard, lambda _: None)
+        return Redone(whole, pair, kept, scanned.gathered, told)
+    finally:
+        scanned.close()
+
+
+def plain(text: str | None) -> Any:
+    """JSON of the ledger; None if it is none any more."""
+    try:
+        return json.loads(text or "null")
+    except (TypeError, ValueError, RecursionError):
+        return None
