@@ -121,41 +121,55 @@ Pairs = list[tuple[Row, Row]]
 def _paired(
     ours: list[Row], theirs: list[Row], twice: list[bool], keys: Sequence[str]
 ) -> tuple[Pairs, list[Row], list[tuple[Row, bool]]]:
-    """Rows that are the same row changed: of one key, else alike but for a few cells."""
+    """Rows that are the same row changed: those most alike; of very many, those of one key."""
+    changed = [row for row, again in zip(theirs, twice, strict=True) if not again]
+    copies = [(row, True) for row, again in zip(theirs, twice, strict=True) if again]
+    if max(len(ours), len(changed)) <= PAIRED:
+        pairs, rest, left = _most_alike(ours, changed, keys)
+    else:
+        pairs, rest, left = _of_one_key(ours, changed, keys)
+    return pairs, rest, [*((row, False) for row in left), *copies]
+
+
+def _most_alike(
+    ours: list[Row], theirs: list[Row], keys: Sequence[str]
+) -> tuple[Pairs, list[Row], list[Row]]:
+    scored = []
+    for i, must in enumerate(ours):
+        for j, row in enumerate(theirs):
+            alike = sum(_equal(must[name], row[name]) for name in must)
+            same = bool(keys) and _key(must, keys) == _key(row, keys)
+            if same or 2 * alike > len(row):
+                scored.append((-alike, not same, i, j))
+    pairs: Pairs = []
+    one, two = set(range(len(ours))), set(range(len(theirs)))
+    for *_, i, j in sorted(scored):
+        if i in one and j in two:
+            pairs.append((ours[i], theirs[j]))
+            one.remove(i)
+            two.remove(j)
+    return pairs, [ours[i] for i in sorted(one)], [theirs[j] for j in sorted(two)]
+
+
+def _of_one_key(
+    ours: list[Row], theirs: list[Row], keys: Sequence[str]
+) -> tuple[Pairs, list[Row], list[Row]]:
     waiting: defaultdict[str, list[Row]] = defaultdict(list)
     for row in ours:
         waiting[_key(row, keys)].append(row)
     pairs: Pairs = []
-    left: list[tuple[Row, bool]] = []
-    for row, again in zip(theirs, twice, strict=True):
+    left = []
+    for row in theirs:
         same = waiting[_key(row, keys)] if keys else []
-        if same and not again:
-            pairs.append((_closest(row, same), row))
-            same.remove(pairs[-1][0])
+        if same:
+            pairs.append((same.pop(0), row))
         else:
-            left.append((row, again))
-    rest = [row for rows in waiting.values() for row in rows]
-    kept = left[PAIRED:]
-    for row, again in left[:PAIRED]:
-        near = _closest(row, rest[:PAIRED]) if rest and not again else None
-        if near is not None and 2 * _alike(near, row) > len(row):
-            pairs.append((near, row))
-            rest.remove(near)
-        else:
-            kept.append((row, again))
-    return pairs, rest, kept
+            left.append(row)
+    return pairs, [row for rows in waiting.values() for row in rows], left
 
 
 def _key(row: Row, keys: Sequence[str]) -> str:
     return repr([row[name] for name in keys])
-
-
-def _closest(row: Row, rows: Sequence[Row]) -> Row:
-    return max(rows, key=lambda other: _alike(other, row))
-
-
-def _alike(one: Row, two: Row) -> int:
-    return sum(_equal(one[name], two[name]) for name in one)
 
 
 def _equal(one: Any, two: Any) -> bool:
