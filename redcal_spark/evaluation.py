@@ -20,7 +20,7 @@ from redcal_spark.output import OutputNames
 from redcal_spark.pair import ReconciledPair
 from redcal_spark.past import check_kept
 from redcal_spark.redone import Redone, Source, job_of, plain, redo, source_of
-from redcal_spark.row_checks import Written, check_rows, input_left, written_by
+from redcal_spark.row_checks import Written, check_rows, input_left, of_input, written_by
 from redcal_spark.runs import Job
 from redcal_spark.side_checks import check_history, check_metrics, check_patches
 from redcal_spark.store.base import Table
@@ -183,7 +183,8 @@ def _of_a_fit(job: Job, row: RunRow, written: Written | None, found: Evaluation)
     expected = expected_of(job, row, identity, None) | redone.ledger(row)
     told = None if source.why is None else f"which input it was: {source.why}"
     found.checked.append(check_ledger(job, row, expected, told))
-    _certified(job, row, redone, written, found)
+    rows = None if written is None else of_input(job, written, source)
+    _certified(job, row, redone, rows, found)
 
 
 def _redone(job: Job, row: RunRow, written: Written | None) -> tuple[Source, Redone] | str:
@@ -198,22 +199,24 @@ def _redone(job: Job, row: RunRow, written: Written | None) -> tuple[Source, Red
     assert why is not None
     if written is None:
         return f"the input of run {row.run_id} is gone, and it wrote no rows: {why}"
+    if job.config.output.mode == "merge" and written.everything.count() != row.rows:
+        return f"{why}; and {job.tables.table} has rows of other runs, which nothing tells apart"
     try:
-        left = input_left(job, written)
-        return Source(left, None, why), redo(job, left)
+        left = input_left(job, row, written, why)
+        return left, redo(job, left.table)
     except RedcalError as err:
         return f"{why}; and the written rows do not do instead: {err}"
 
 
 def _certified(
-    job: Job, row: RunRow, redone: Redone, written: Written | None, found: Evaluation
+    job: Job, row: RunRow, redone: Redone, rows: Table | None, found: Evaluation
 ) -> None:
     """Every guarantee once more; the sums also from the scores that were written."""
     checked = Checked("certificate", row.run_id, how="every guarantee checked again on the rows")
     totals: dict[str, Totals] = {}
-    if written is not None:
+    if rows is not None:
         try:
-            totals = _totals(job, written.rows)
+            totals = _totals(job, rows)
         except RedcalError as err:
             found.notes.append(f"the written rows cannot be measured: {err}")
     pair, points = redone.pair, redone.histories
@@ -300,7 +303,7 @@ def _applied_rows(
         if job.config.output.mode != "append":
             told = f"{name}: which rows a stream merged cannot be told"
             return Checked("rows", row.run_id, name, unchecked=[told])
-        source = Source(input_left(job, written), None, STREAMED)
+        source = input_left(job, row, written, STREAMED)
     elif isinstance(source, str):
-        source = Source(input_left(job, written), None, source)
+        source = input_left(job, row, written, source)
     return check_rows(job, row, written, used.pair, source)

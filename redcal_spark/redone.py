@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from redcal_spark.accounts import counted, found
+from redcal_spark.columns import Columns
 from redcal_spark.config_file import config_from_tree
 from redcal_spark.errors import InputError, JoinWarning, RedcalError, RunError
 from redcal_spark.gather import Gathered
@@ -60,21 +61,20 @@ class Redone:
 
 def job_of(job: Job, row: RunRow) -> Job:
     """The job that made a run: this one, or one of the configuration that the ledger recorded."""
-    if row.config_digest == job.digest:
-        return job
+    own = Job(job.config, job.work, Listener())
     tree = plain(row.config)
-    if not isinstance(tree, dict):
-        return job
+    if row.config_digest == job.digest or not isinstance(tree, dict):
+        return own
     try:
         config = config_from_tree(tree, name=f"the configuration of run {row.run_id}")
     except RedcalError:
-        return job
+        return own
     other = Job(config, job.work, Listener())
-    return other if other.digest == row.config_digest else job
+    return other if other.digest == row.config_digest else own
 
 
 def source_of(job: Job, row: RunRow) -> Source | str:
-    """The input of a run as it was, or why there is none.
+    """The input of a run as it was, which the job reads from now on; or why there is none.
 
     If the ledger's own word of it was changed, the fingerprint tells whether today's is the one.
     """
@@ -85,20 +85,32 @@ def source_of(job: Job, row: RunRow) -> Source | str:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", JoinWarning)  # told by the run itself
                 chosen = pinned(job.config.input, then) if given == "then" else job.config.input
-                table, _ = open_input(job.store, chosen)
+                table, columns = open_input(job.store, chosen)
                 identity = table.identity()
         except (InputError, RunError) as err:
             why = str(err)
             continue
         except (LookupError, TypeError, ValueError, AttributeError):  # no identity of ours
             continue
-        if identity == then:
-            return Source(table, identity)
         mark = fingerprint(row.config_digest, identity, row.command)
-        if mark == row.fingerprint:
+        if identity == then or mark == row.fingerprint:
+            job.read_instead(table, columns)
             return Source(table, identity)
         why = f"{table.name} is no longer what it was"
     return why
+
+
+def columns_of(job: Job, row: RunRow) -> Columns:
+    """What is where in the rows of a run, by its model; by the configuration if it has none."""
+    found = (plain(row.model) or {}).get("columns")
+    given = job.config.input
+    names: list[Any] = []
+    for model in (1, 2):
+        told = found.get(f"model_{model}") if isinstance(found, dict) else None
+        own = told or given.score_columns(model)
+        plain_list = [own] if isinstance(own, str) else list(own)
+        names.append(plain_list[0] if len(plain_list) == 1 else tuple(plain_list))
+    return Columns(names[0], names[1], given.label, given.id, given.classes)
 
 
 def redo(job: Job, table: Table) -> Redone:

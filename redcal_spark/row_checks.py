@@ -12,7 +12,7 @@ from redcal_spark.ledger import RunRow
 from redcal_spark.multiset import FetchTask, Keyed, SumTask, gap, unpacked
 from redcal_spark.output import OutputNames
 from redcal_spark.pair import ReconciledPair
-from redcal_spark.redone import Source, plain
+from redcal_spark.redone import Source, columns_of, plain
 from redcal_spark.runs import Job
 from redcal_spark.store.base import Table
 from redcal_spark.store.targets import RUN_ID, target_of
@@ -61,13 +61,24 @@ def written_by(job: Job, row: RunRow, last: str | None) -> Written | str:
         return str(err)
 
 
-def input_left(job: Job, written: Written) -> Table:
-    """What the rows that were written still have of the input."""
-    made, config = job.reconciler, job.config
-    new = OutputNames(made.columns, made.losses, config.output.suffix).all(job.skip)
-    new += [RUN_ID] if written.append else []
+def input_left(job: Job, row: RunRow, written: Written, why: str) -> Source:
+    """What the rows that were written still have of the input, which the job reads from now on."""
     rows = written.rows
-    return job.work.only(rows, [name for name in rows.schema.names if name not in new])
+    job.read_instead(rows, columns_of(job, row))
+    made = job.reconciler
+    new = OutputNames(made.columns, made.losses, job.config.output.suffix).all(job.skip)
+    new += [RUN_ID] if written.append else []
+    left = job.work.only(rows, [name for name in rows.schema.names if name not in new])
+    job.read_instead(left, made.columns)
+    return Source(left, None, why)
+
+
+def of_input(job: Job, written: Written, source: Source) -> Table:
+    """The rows of the run: of a merged table, those that its input has."""
+    if job.config.output.mode != "merge" or source.why is not None:
+        return written.rows
+    assert job.config.input.id is not None
+    return job.work.with_ids(written.rows, source.table, job.config.input.id, True)
 
 
 def check_rows(
@@ -80,14 +91,11 @@ def check_rows(
     name = job.tables.table
     checked = Checked("rows", row.run_id, name, f"{how}; version {written.version}")
     made = (pair, target_of(job.config))
-    rows = written.rows
     if source.why is not None:
         told = "its input columns, and that all rows of the input are there and no others"
         checked.unchecked.append(f"{name}, {told}: {source.why}")
-    elif made[1].mode == "merge":
-        assert id is not None
-        rows = job.work.with_ids(rows, source.table, id, True)
     try:
+        rows = of_input(job, written, source)
         columns = _columns(job, source.table, rows, made)
         found, checked.more = _compared(job, source.table, made, rows, columns, id)
         if found and written.append:

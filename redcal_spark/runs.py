@@ -68,6 +68,10 @@ class Job:
     def input(self) -> Table:
         return self._opened[0]
 
+    def read_instead(self, table: Table, columns: Columns) -> None:
+        """Takes a table for the input: one that it was, or what is left of it."""
+        self.__dict__["_opened"] = table, columns
+
     @cached_property
     def reconciler(self) -> Reconciler:
         given, parameters, columns = self.config.input, self.config.reconcile, self._opened[1]
