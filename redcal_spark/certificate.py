@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from redcal_spark import consistency, log_checks
-from redcal_spark.checks import Check, Fitted, Measure, Number, Root, SplitName, Verdict
+from redcal_spark import consistency, log_checks, paired_checks
+from redcal_spark.case import Case
+from redcal_spark.checks import (
+    Check,
+    Fitted,
+    Kind,
+    Measure,
+    Number,
+    Root,
+    SplitName,
+    Verdict,
+    at_least,
+    number_of,
+    text_of,
+)
 from redcal_spark.errors import ModelFileError
-from redcal_spark.guarantees import Case, fitted
+from redcal_spark.guarantees import fitted
 from redcal_spark.history import Point
-from redcal_spark.intervals import CONFIDENCE, Interval
-from redcal_spark.judging import enough_rows, judged, measures
+from redcal_spark.intervals import Interval, Level
+from redcal_spark.judging import Held, judged, measures, statements
 from redcal_spark.metrics import Totals
+from redcal_spark.sample_size import enough_rows
 
 __all__ = ["Certificate", "Check", "Interval", "Measure", "Number", "Root", "Verdict", "certify"]
 
 SCHEMA_VERSION = 2
+DELTA = Fraction(1, 20)
 OLD = "an earlier release certified this run; `redcal evaluate` tells what its holdout rows say"
 VERDICTS: tuple[Verdict, ...] = ("violated", "undecided", "not covered", "not done", "holds")
 
@@ -29,6 +44,16 @@ class Certificate:
 
     checks: tuple[Check, ...]
     measures: tuple[Measure, ...] = ()
+    level: Level | None = None  # of what is said of new rows, all of it together
+
+    @property
+    def delta(self) -> Fraction:
+        return DELTA if self.level is None else self.level.delta
+
+    @property
+    def candidates(self) -> int:
+        """Among how many prefixes of its log the guard chose."""
+        return 1 if self.level is None else self.level.candidates
 
     @property
     def passed(self) -> bool:
@@ -49,20 +74,58 @@ class Certificate:
 
     @property
     def counts(self) -> dict[Verdict, int]:
-        found = [check.verdict for check in self.checks]
+        """Of what was promised to the user; the rest is theory and bookkeeping."""
+        return self.counted("promise")
+
+    def counted(self, kind: Kind) -> dict[Verdict, int]:
+        found = [check.verdict for check in self.checks if check.kind == kind]
         return {verdict: found.count(verdict) for verdict in VERDICTS}
 
+    def headline(self) -> list[str]:
+        """What was promised and what is so, in a line; and whether the books are in order."""
+        told = [
+            f"{count:,} {'hold' if verdict == 'holds' and count > 1 else verdict}"
+            for verdict, count in reversed(self.counts.items())
+            if count
+        ]
+        line = f"certificate: {', '.join(told) or 'nothing is promised'}"
+        if self.level is not None and any(check.split == "judge" for check in self.checks):
+            line += f" (holdout rows: all together with {float(1 - self.delta):.4g} confidence)"
+        books = self.counted("bookkeeping")
+        done = books["holds"] + books["violated"]
+        line_2 = f"bookkeeping: {books['holds']:,} of {done:,} checks of log and sums agree"
+        if books["not done"]:
+            line_2 += f"; {books['not done']:,} not done (redcal evaluate does)"
+        return [line, line_2]
+
+    def falls(self) -> list[str]:
+        """By how much the losses fell at least on new rows, for people; nothing where undecided."""
+        found = []
+        for loss in dict.fromkeys(check.loss for check in self.checks):
+            fell = {
+                check.model: at_least(check.interval.low)
+                for check in self.checks
+                if (check.name, check.loss, check.verdict) == ("loss_fell", loss, "holds")
+                and check.interval is not None
+            }
+            if fell:
+                each = " and ".join(f"by at least {x} for model {i}" for i, x in fell.items())
+                found.append(f"the loss of {loss} fell {each}, on new rows")
+        return found
+
     def lines(self) -> list[str]:
-        """For a terminal: what failed first."""
-        told = ", ".join(f"{count} {verdict}" for verdict, count in self.counts.items())
+        """For a terminal: what is violated first."""
         ordered = sorted(self.checks, key=lambda check: VERDICTS.index(check.verdict))
-        return [f"certificate: {told}", *(check.line() for check in ordered)]
+        return [*self.headline(), *(check.line() for check in ordered)]
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; exact numbers as texts, floats beside them for display."""
         return {
             "schema_version": SCHEMA_VERSION,
             "passed": self.passed,
+            "delta": text_of(self.delta),
+            "statements": None if self.level is None else self.level.statements,
+            "candidates": None if self.level is None else self.level.candidates,
             "checks": [check.to_json() for check in self.checks],
             "measures": [measure.to_json() for measure in self.measures],
         }
@@ -83,12 +146,23 @@ class Certificate:
             found = cls(
                 tuple(Check.from_json(check) for check in data["checks"]),
                 tuple(Measure.from_json(measure) for measure in data["measures"]),
+                _level(data),
             )
         except (LookupError, TypeError, ValueError, ArithmeticError) as err:
             raise ModelFileError(f"damaged certificate: {err}") from err
         if found.to_json() != data:
             raise ModelFileError("damaged certificate: not as any release wrote it")
         return found
+
+
+def _level(data: Mapping[str, Any]) -> Level | None:
+    delta, many, candidates = data["delta"], data["statements"], data["candidates"]
+    if many is None and candidates is None:
+        return None
+    number = number_of(delta)
+    if isinstance(number, Root):
+        raise ValueError(f"delta {delta!r} is a root")
+    return Level(number, many, candidates)
 
 
 def _from_version_1(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -106,13 +180,14 @@ def _from_version_1(data: Mapping[str, Any]) -> dict[str, Any]:
                 verdict, why = "undecided", OLD
             elif verdict == "not covered" and old["relation"] == "==":
                 verdict = "not done"
-            check = Check.from_json(old | {"verdict": verdict, "why": why, "scale": "1/1"})
-            checks.append(replace(check, interval=None).to_json())
-        measures = [old | {"interval": None} for old in data["measures"]]
+            new = old | {"verdict": verdict, "why": why, "scale": "1/1", "interval": None}
+            checks.append(Check.from_json(new).to_json())
+        measures = [{k: x for k, x in old.items() if k != "interval"} for old in data["measures"]]
     except (LookupError, TypeError, ValueError, ArithmeticError) as err:
         raise ModelFileError(f"damaged certificate: {err}") from err
     passed = not any(check["verdict"] == "violated" for check in checks)
-    head = {"schema_version": SCHEMA_VERSION, "passed": passed}
+    head = {"schema_version": SCHEMA_VERSION, "passed": passed, "delta": text_of(DELTA)}
+    head |= {"statements": None, "candidates": None}
     return head | {"checks": checks, "measures": measures}
 
 
@@ -124,20 +199,29 @@ def certify(
     replayed: Totals | Sequence[Point] | None = None,
     judge_replayed: Totals | Sequence[Point] | None = None,
     rechecked: Iterable[str] | None = None,
-    confidence: Fraction = CONFIDENCE,
+    delta: Fraction = DELTA,
+    candidates: int = 1,
 ) -> Certificate:
     """Check every guarantee of a run, from exact sums.
 
     fit_points, judge_points: the history of both splits, from before the first patch to after the
     last, with every round's end between. replayed: the sums at the end found in another way, from
     the rows that were written or from a replay of the log on the rows (then perhaps at all points).
-    rechecked: what `recheck.recheck` found on the rows. confidence: of intervals, and 1 - delta.
+    rechecked: what `recheck.recheck` found on the rows.
+    delta: with at most this probability some statement about new rows is false. candidates: of how
+    many prefixes of a log the guard chose this one, by the very rows that judge it.
     If log and sums cannot belong together, nothing else is said of them.
     """
     checks = list(_sound(pair, fit_points, judge_points))
     if any(check.verdict == "violated" for check in checks):
         return Certificate(tuple(checks))
+    if judge_points:
+        told = "what rows changed by adds up to what the sums did"
+        checks.append(_none("paired", told, paired_checks.paired(pair, judge_points), "judge"))
+        if checks[-1].verdict == "violated":
+            return Certificate(tuple(checks))
     case = Case(pair, fit_points)
+    level = Level(delta, statements(case), candidates)
     checks += _consistent(pair, fit_points, judge_points, replayed, judge_replayed)
     told = "every patch is the mean residual of the rows it acts on"
     if rechecked is None:
@@ -147,12 +231,12 @@ def certify(
         checks.append(_none("patches", told, rechecked))
     checks += fitted(case)
     if case.reconciles_decisions:
-        checks += enough_rows(case, confidence)
-    found = list(measures(case, "fit", fit_points, confidence))
+        checks += enough_rows(case, delta)
+    found = list(measures(case, "fit", fit_points))
     if judge_points:
-        checks += judged(case, judge_points, confidence)
-        found += measures(case, "judge", judge_points, confidence)
-    return Certificate(tuple(checks), tuple(found))
+        checks += judged(Held(case, judge_points, level))
+        found += measures(case, "judge", judge_points)
+    return Certificate(tuple(checks), tuple(found), level)
 
 
 def _sound(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Context, Decimal
+from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from typing import Any, Literal, Protocol, get_args
 
@@ -27,7 +27,7 @@ PROMISES = frozenset(
     {
         *("largest_event", "largest_gap", "calibration_gap"),
         *("decision_loss", "decision_loss_from_input", "brier_decrease"),
-        *("loss_fell", "both_losses_fell", "brier_fell"),
+        *("loss_fell", "both_losses_fell"),
     }
 )
 TOO_FEW = "too few holdout rows to tell: the interval contains the bound"
@@ -159,10 +159,10 @@ class Check:
         verdict: Verdict
         if uncovered is not None:
             verdict, why = "not covered", uncovered
-        elif undone is not None:
-            verdict, why = "not done", undone
         elif undecided is not None:
             verdict, why = "undecided", undecided
+        elif undone is not None:
+            verdict, why = "not done", undone
         else:
             assert measured is not None
             verdict = said(measured, relation, bound, interval)
@@ -230,14 +230,21 @@ class Check:
         if self.model is not None:
             what += f", model {self.model}"
         if self.split == "judge":
-            what += ", judged rows"
-        number = "not measured" if self.measured is None else shown(self.measured)
+            what += ", holdout rows"
         line = f"{self.verdict:<11}  {what}"
         if self.relation != "==":
-            line += f": {number} {self.relation} {shown(self.bound)}"
-        if self.interval is not None:
-            line += f" [{shown(self.interval.low)}, {shown(self.interval.high)}]"
+            line += f": {self._numbers(self.scale)}"
+        if self.scale != 1:
+            unit = "over both classes" if self.loss is None else "rescaled"
+            line += f" ({unit}: {self._numbers(Fraction(1))})"
         return line + (f"  ({self.why})" if self.why else "")
+
+    def _numbers(self, scale: Fraction) -> str:
+        measured = "not measured" if self.measured is None else shown(self.measured, scale)
+        told = f"{measured} {self.relation} {shown(self.bound, scale)}"
+        if self.interval is None:
+            return told
+        return f"{told} [{shown(self.interval.low, scale)}, {shown(self.interval.high, scale)}]"
 
 
 @dataclass(frozen=True)
@@ -250,7 +257,6 @@ class Measure:
     value: Fraction
     loss: str | None = None
     model: int | None = None
-    interval: Interval | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -260,7 +266,6 @@ class Measure:
             "split": self.split,
             "when": self.when,
             "value": _to_json(self.value),
-            "interval": _interval_to_json(self.interval),
         }
 
     @classmethod
@@ -275,7 +280,6 @@ class Measure:
             value=value,
             loss=None if data["loss"] is None else _text(data["loss"]),
             model=data["model"],
-            interval=_interval_from_json(data["interval"]),
         )
 
 
@@ -298,11 +302,17 @@ def number_of(text: str) -> Number:
     return value if found[1] is None else Root(value)
 
 
-def shown(number: Number) -> str:
-    """For people: whole numbers as they are, others with six digits."""
+def shown(number: Number, scale: Fraction = Fraction(1)) -> str:
+    """For people, in units of `scale`: whole numbers as they are, others with six digits."""
+    number = Root(number.square * scale**2) if isinstance(number, Root) else number * scale
     if isinstance(number, Fraction) and number.denominator == 1 and abs(number) < 10**15:
         return f"{number.numerator:,}"
     return f"{_approximate(number):.6g}"
+
+
+def at_least(number: Fraction) -> str:
+    """For people who are promised as much: three digits, rounded down."""
+    return f"{Context(prec=3, rounding=ROUND_FLOOR).plus(_approximate(number)):g}"
 
 
 def _approximate(number: Number) -> Decimal:

@@ -25,6 +25,7 @@ from redcal_spark.config_base import (
     GridBits,
     KeyPath,
     Number,
+    Part,
     Problem,
     Seconds,
     Section,
@@ -253,6 +254,11 @@ class Reconcile(Section):
     guard: Literal["off", "report", "best_prefix"] = Field(
         default="report",
         description="if judged loss rises: off, report it, or best_prefix to keep what did good",
+    )
+
+    delta: Part = Field(
+        default=0.05,
+        description="probability that any statement about holdout rows is false, in (0, 1)",
     )
 
     @classmethod

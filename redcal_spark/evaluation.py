@@ -227,6 +227,8 @@ def _certified(
         replayed=totals.get("fit"),
         judge_replayed=totals.get("judge"),
         rechecked=redone.rechecked,
+        delta=job.reconciler.delta,
+        candidates=1 if pair.certificate is None else pair.certificate.candidates,
     )
     for check in certificate.violated:
         where = {"check": check.name, "split": check.split}

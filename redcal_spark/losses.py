@@ -107,6 +107,33 @@ class Loss:
         flat = [c for row in self.exact_costs for c in row]
         return max(flat) - min(flat)
 
+    @cached_property
+    def class_reach(self) -> int:
+        """How far the quantised loss of a row can move, at most, if its label is a class."""
+        return int((self.quantised.max(axis=0) - self.quantised.min(axis=0)).max())
+
+    @cached_property
+    def vector_reach(self) -> int:
+        """The same if its label is a vector, whose coordinates are in [0, 1]."""
+        costs = self.quantised
+        return max(int(np.maximum(row - costs, 0).sum(axis=1).max()) for row in costs)
+
+    @cached_property
+    def action_distances(self) -> Fraction:
+        """max over b of the sum over a of |l_a - l_b|, Euclidean, of the quantised loss.
+
+        A sum of roots: rounded up to 2^-64 each, for it is a bound.
+        """
+        costs, most = self.quantised, 0
+        for row in costs:
+            squares = ((costs - row) ** 2).sum(axis=1).tolist()  # below 2^63, by the choice of G
+            roots = [math.isqrt(square << 128) for square in squares]
+            exact_ones = [
+                root * root == square << 128 for root, square in zip(roots, squares, strict=True)
+            ]
+            most = max(most, sum(roots) + exact_ones.count(False))
+        return Fraction(most, 1 << 64 + self.bits)
+
     def threshold(self, alpha: Fraction) -> int:
         """Integer score gaps above this are gaps above alpha."""
         return int(alpha * (1 << BITS + self.bits) // 1)

@@ -21,7 +21,7 @@ from redcal_spark.columns import Columns, Layout, plan
 from redcal_spark.engines.base import Engine
 from redcal_spark.engines.local import LocalEngine
 from redcal_spark.errors import InputError, ScoreWarning, UsageError
-from redcal_spark.fixed_point import MAX_ROWS
+from redcal_spark.fixed_point import MAX_ROWS, exact
 from redcal_spark.gather import Gathered, Piece, Scanner, each_alone, gather
 from redcal_spark.guard import beta_warning
 from redcal_spark.history import Point, history
@@ -53,6 +53,7 @@ class Reconciler:
     alpha: the margin (in units of the loss rescaled to [0, 1]) above which a disagreement counts.
     eta: the share of rows from which on a disagreement event is patched.
     beta: the calibration tolerance, or "auto": about the sampling noise at this number of rows.
+    delta: the probability, at most, that some statement of a certificate about new rows is false.
     model_1, model_2, label: the columns, where data has any. Scores are an array column, one column
     P(class 1), or a list of d columns; labels a class index, 0/1, a class name or an array.
     engine: "auto" computes where the data is: Spark DataFrames on Spark, all else in memory.
@@ -75,6 +76,7 @@ class Reconciler:
         grid_bits: int | None = None,
         max_rounds: int = 10_000,
         max_steps: int = 1_000_000,
+        delta: float = 0.05,
         model_1: str | Sequence[str] = "model_1",
         model_2: str | Sequence[str] = "model_2",
         label: str = "label",
@@ -96,6 +98,9 @@ class Reconciler:
             max_rounds=max_rounds,
             max_steps=max_steps,
         )
+        if isinstance(delta, bool) or not 0 < delta < 1:
+            raise UsageError(f"delta: must be in (0, 1), got {delta!r}")
+        self.delta = exact(delta)
         self.losses = LossFamily.of(losses)
         if self.parameters.needs_losses and not len(self.losses):
             raise UsageError(f"losses: {algorithm} needs at least one")
@@ -146,7 +151,8 @@ class Reconciler:
         pair = self.fit_gathered(gathered, layout)
         spread = partial(ordered, threads=self.threads)
         fit = gathered.fit
-        return _certified(pair, history(fit.totals, fit.scans, pair.rules, pair.log, spread))
+        points = history(fit.totals, fit.scans, pair.rules, pair.log, spread)
+        return self._certified(pair, points)
 
     def _fit_frame(self, frame: Any) -> ReconciledPair:
         from redcal_spark.engines.spark_frames import layout_of, scan_frame
@@ -164,9 +170,12 @@ class Reconciler:
             self._warn(scan.gathered.fit.rows)
             engine = scan.engine(self.fitting_rules(layout))
             pair = self.fit_gathered(scan.gathered, layout, engine=engine)
-            return _certified(pair, scan.histories(pair.rules, pair.log)["fit"])
+            return self._certified(pair, scan.histories(pair.rules, pair.log)["fit"])
         finally:
             scratch.close()
+
+    def _certified(self, pair: ReconciledPair, points: Sequence[Point]) -> ReconciledPair:
+        return replace(pair, certificate=certify(pair, points, delta=self.delta))
 
     def _warn(self, rows: int) -> None:
         told = beta_warning(self.parameters, rows)
@@ -303,10 +312,6 @@ class Reconciler:
             log=run.log,
             zero_calibrations=run.zero_calibrations,
         )
-
-
-def _certified(pair: ReconciledPair, points: Sequence[Point]) -> ReconciledPair:
-    return replace(pair, certificate=certify(pair, points))
 
 
 def _peeked(pieces: Iterable[Piece]) -> tuple[pa.RecordBatch | None, Iterable[Piece]]:

@@ -125,7 +125,8 @@ def redo(job: Job, table: Table) -> Redone:
         points = scanned.histories(whole, None)
         rows = scanned.rows_at_hand()
         told = None if rows is None else list(recheck(whole, rows))
-        pair, kept = verdict(whole, points, job.config.reconcile.guard, lambda _: None)
+        guard, delta = job.config.reconcile.guard, job.reconciler.delta
+        pair, kept = verdict(whole, points, guard, lambda _: None, delta)
         return Redone(whole, pair, kept, scanned.gathered, told)
     finally:
         scanned.close()

@@ -14,11 +14,13 @@ from typing import Any
 
 from redcal_spark import past
 from redcal_spark.accounts import counted, counts_told, found, metrics_run
+from redcal_spark.certificate import DELTA
 from redcal_spark.claim import Claim, take
 from redcal_spark.columns import Columns, Layout, plan
 from redcal_spark.config import Config
 from redcal_spark.dashboard import METRICS, measured, measured_in, metrics_table
 from redcal_spark.errors import InputError, RedcalError, RunError, ScratchError, UsageError
+from redcal_spark.fixed_point import exact
 from redcal_spark.guard import beta_warning, one_class
 from redcal_spark.history import Point
 from redcal_spark.ledger import Ledger, RunRow, config_digest, fingerprint
@@ -98,6 +100,8 @@ class Job:
         tree = self.config.model_dump(mode="json")
         output = tree["output"] | self.tables._asdict()
         del output["report"]  # the rows are the same, whoever reads of them
+        if exact(self.config.reconcile.delta) == DELTA:  # as it was before there was a choice
+            del tree["reconcile"]["delta"]
         return config_digest(tree | {"output": output})
 
     def _wanted(self, reader: Reconciler) -> list[str]:
@@ -326,7 +330,9 @@ class Job:
             points = scanned.histories(pair, self._all_seen(pair.log))
             made.rows = scanned.replayed
             guard = self.config.reconcile.guard
-            pair, histories = verdict(pair, points, guard, self.listener.note)
+            pair, histories = verdict(
+                pair, points, guard, self.listener.note, self.reconciler.delta
+            )
         scanned.close()  # the rest needs no scratch, and the disk may need the room
         with self._phase("write"):
             self._written[self.tables.patches] = progress.finish()

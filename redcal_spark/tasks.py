@@ -18,7 +18,7 @@ from redcal_spark.columns import Layout
 from redcal_spark.events import Disagreement
 from redcal_spark.fixed_point import Ints
 from redcal_spark.gather import Gathered, Scanner
-from redcal_spark.history import added, changes
+from redcal_spark.history import Measured, added
 from redcal_spark.kernel import Rows, Rules, event_counts, in_some_event
 from redcal_spark.metrics import Totals
 from redcal_spark.output import OutputNames, extend
@@ -155,10 +155,17 @@ class HistoryTask:
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         total: dict[Kind, list[Totals | None]] = {}
+        measured: dict[Kind, Measured] = {}
         for batch in batches:
             kinds = batch.column(batch.schema.get_field_index("kind")).to_pylist()
             for kind, packed in zip(kinds, cells([batch]), strict=True):
-                found = changes(self.segments, Rows(unpack_block(packed), self.rules))
+                block = unpack_block(packed)
+                if kind not in measured:
+                    holdout = kind == "judge"
+                    measured[kind] = Measured(
+                        self.segments, self.rules, block.n_classes, paired=holdout
+                    )
+                found = measured[kind].changes(block)
                 known = total.setdefault(kind, [None] * len(found))
                 total[kind] = added([[t for t in known if t is not None], found], len(found))
         for kind, summed in total.items():

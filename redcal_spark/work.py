@@ -21,7 +21,7 @@ from redcal_spark.counters import Counters
 from redcal_spark.engines.base import Engine
 from redcal_spark.errors import ConflictError, InputError, UsageError
 from redcal_spark.gather import Gathered, numbered
-from redcal_spark.history import Point, history
+from redcal_spark.history import Holdout, Point, history
 from redcal_spark.kernel import Scan
 from redcal_spark.multiset import CompareTask
 from redcal_spark.output import OutputNames, extend
@@ -339,10 +339,15 @@ class ScannedHere:
 
     def histories(self, pair: ReconciledPair, seen: list[Point] | None) -> dict[str, list[Point]]:
         found = {} if seen is None else {"fit": seen}
+        judging, fitted = Holdout(self.layout.label == "vector"), self.gathered.fit.rows
         for name, part in self.gathered.parts.items():
             if name not in found:
                 self.replayed += sum(scan.active.rows for scan in part.scans)
-                found[name] = history(part.totals, part.scans, pair.rules, pair.log, self._spread)
+                found[name] = history(
+                    *(part.totals, part.scans, pair.rules, pair.log, self._spread),
+                    fitted=fitted,
+                    holdout=judging if name == "judge" else None,
+                )
         return found
 
     def rows_at_hand(self) -> list[Scan] | None:

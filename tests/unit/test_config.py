@@ -648,6 +648,7 @@ def test_the_record_has_every_default(load: Load) -> None:
             "max_rounds": 10000,
             "max_steps": 1000000,
             "guard": "report",
+            "delta": 0.05,
         },
         "output": {
             "table": "out/scores",
