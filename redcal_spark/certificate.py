@@ -5,24 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, get_args
 
 from redcal_spark import consistency, log_checks, paired_checks
 from redcal_spark.case import Case
-from redcal_spark.checks import (
-    Check,
-    Fitted,
-    Kind,
-    Measure,
-    Number,
-    Root,
-    SplitName,
-    Verdict,
-    at_least,
-    number_of,
-    text_of,
-)
+from redcal_spark.checks import Check, Fitted, Kind, Measure, SplitName, Verdict
 from redcal_spark.errors import ModelFileError
+from redcal_spark.exact_numbers import Number, Root, at_least, number_of, text_of
 from redcal_spark.guarantees import fitted
 from redcal_spark.history import Point
 from redcal_spark.intervals import Interval, Level
@@ -88,34 +77,41 @@ class Certificate:
             for verdict, count in reversed(self.counts.items())
             if count
         ]
-        line = f"certificate: {', '.join(told) or 'nothing is promised'}"
-        if self.level is not None and any(check.split == "judge" for check in self.checks):
-            line += f" (holdout rows: all together with {float(1 - self.delta):.4g} confidence)"
+        promises = f"certificate: of the promises {', '.join(told)}"
+        if not told:
+            promises = "certificate: nothing is promised"
+        elif self.level is not None and any(check.split == "judge" for check in self.checks):
+            sure = f"{float(1 - self.delta) * 100:g} %"
+            promises += f" (what is said of new rows: all of it together with {sure} confidence)"
         books = self.counted("bookkeeping")
         done = books["holds"] + books["violated"]
-        line_2 = f"bookkeeping: {books['holds']:,} of {done:,} checks of log and sums agree"
+        line = f"bookkeeping: {books['holds']:,} of {done:,} checks of log and sums agree"
         if books["not done"]:
-            line_2 += f"; {books['not done']:,} not done (redcal evaluate does)"
-        return [line, line_2]
+            line += f"; {books['not done']:,} not done, redcal evaluate does them"
+        return [promises, line]
 
-    def falls(self) -> list[str]:
-        """By how much the losses fell at least on new rows, for people; nothing where undecided."""
+    def falls(self, models: Sequence[str] = ("model 1", "model 2")) -> list[str]:
+        """By how much the losses fall at least on new rows, for people; nothing where undecided."""
         found = []
         for loss in dict.fromkeys(check.loss for check in self.checks):
-            fell = {
-                check.model: at_least(check.interval.low)
+            fell = [
+                f"{at_least(check.interval.low)} ({models[check.model - 1]})"
                 for check in self.checks
                 if (check.name, check.loss, check.verdict) == ("loss_fell", loss, "holds")
                 and check.interval is not None
-            }
+                and check.model is not None
+            ]
             if fell:
-                each = " and ".join(f"by at least {x} for model {i}" for i, x in fell.items())
-                found.append(f"the loss of {loss} fell {each}, on new rows")
+                found.append(f"{loss}: on new rows the cost falls by at least {' and '.join(fell)}")
         return found
 
     def lines(self) -> list[str]:
         """For a terminal: what is violated first."""
-        ordered = sorted(self.checks, key=lambda check: VERDICTS.index(check.verdict))
+        kinds = get_args(Kind)
+        ordered = sorted(
+            self.checks,
+            key=lambda check: (VERDICTS.index(check.verdict), kinds.index(check.kind)),
+        )
         return [*self.headline(), *(check.line() for check in ordered)]
 
     def to_json(self) -> dict[str, Any]:

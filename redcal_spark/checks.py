@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from typing import Any, Literal, Protocol, get_args
 
 from redcal_spark.errors import ModelFileError
+from redcal_spark.exact_numbers import (
+    Number,
+    Root,
+    approximate,
+    compare,
+    number_of,
+    shown,
+    text_of,
+)
 from redcal_spark.intervals import Interval
 from redcal_spark.kernel import Rules
 from redcal_spark.losses import LossFamily
@@ -56,26 +63,6 @@ class Fitted(Protocol):
     def log(self) -> PatchLog: ...
     @property
     def zero_calibrations(self) -> int: ...
-
-
-@dataclass(frozen=True)
-class Root:
-    """The square root of a fraction, kept exact by its square."""
-
-    square: Fraction
-
-    def __post_init__(self) -> None:
-        if self.square < 0:
-            raise ValueError(f"no square root of {self.square}")
-
-
-Number = Fraction | Root
-
-
-def compare(one: Number, two: Number) -> int:
-    """-1, 0 or 1, exactly: squares with their signs have the same order."""
-    a, b = (x.square if isinstance(x, Root) else x * abs(x) for x in (one, two))
-    return (a > b) - (a < b)
 
 
 def holds(measured: Number, relation: Relation, bound: Number) -> bool:
@@ -286,45 +273,9 @@ class Measure:
 # --- numbers as text ------------------------------------------------------------------------------
 
 
-def text_of(number: Number) -> str:
-    """As num/den, or sqrt(num/den)."""
-    if isinstance(number, Root):
-        return f"sqrt({text_of(number.square)})"
-    return f"{number.numerator}/{number.denominator}"
-
-
-def number_of(text: str) -> Number:
-    """What `text_of` wrote."""
-    found = re.fullmatch(r"(sqrt\()?(-?\d+)/(\d+)(?(1)\))", text)
-    if found is None:
-        raise ValueError(f"not an exact number: {text!r}")
-    value = Fraction(int(found[2]), int(found[3]))
-    return value if found[1] is None else Root(value)
-
-
-def shown(number: Number, scale: Fraction = Fraction(1)) -> str:
-    """For people, in units of `scale`: whole numbers as they are, others with six digits."""
-    number = Root(number.square * scale**2) if isinstance(number, Root) else number * scale
-    if isinstance(number, Fraction) and number.denominator == 1 and abs(number) < 10**15:
-        return f"{number.numerator:,}"
-    return f"{_approximate(number):.6g}"
-
-
-def at_least(number: Fraction) -> str:
-    """For people who are promised as much: three digits, rounded down."""
-    return f"{Context(prec=3, rounding=ROUND_FLOOR).plus(_approximate(number)):g}"
-
-
-def _approximate(number: Number) -> Decimal:
-    context = Context(prec=20)
-    x = number.square if isinstance(number, Root) else number
-    value = context.divide(Decimal(x.numerator), Decimal(x.denominator))
-    return context.sqrt(value) if isinstance(number, Root) else value
-
-
 def _to_json(number: Number) -> dict[str, Any]:
     """Exact, and as a float for display; a number too large for one is told by its text alone."""
-    value = float(_approximate(number))
+    value = float(approximate(number))
     return {"exact": text_of(number), "value": value if abs(value) != float("inf") else None}
 
 

@@ -237,8 +237,8 @@ def _certified(
     found.certificate = certificate
     for split, history in points.items():
         after = totals.get(split, history[-1].totals)
-        losses = pair.losses
-        found.metrics[split] = Metrics(history[0].totals, losses), Metrics(after, losses)
+        first, last = (Metrics(one, pair.losses, pair.binary) for one in (history[0].totals, after))
+        found.metrics[split] = first, last
 
 
 def _totals(job: Job, rows: Table) -> dict[str, Totals]:

@@ -15,8 +15,9 @@ from fractions import Fraction
 from itertools import pairwise
 
 from redcal_spark.case import MODELS, Case, change
-from redcal_spark.checks import Check, Root
+from redcal_spark.checks import Check
 from redcal_spark.consistency import largest_norm, mean_square, segments
+from redcal_spark.exact_numbers import Root
 
 
 def fitted(case: Case) -> Iterator[Check]:

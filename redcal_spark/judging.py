@@ -9,7 +9,8 @@ from fractions import Fraction
 import numpy as np
 
 from redcal_spark.case import MODELS, Case, change
-from redcal_spark.checks import Check, Measure, SplitName, When, at_least
+from redcal_spark.checks import Check, Measure, SplitName, When
+from redcal_spark.exact_numbers import at_least
 from redcal_spark.history import Point
 from redcal_spark.intervals import Interval, Level
 from redcal_spark.metrics import Metrics

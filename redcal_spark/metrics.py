@@ -183,10 +183,14 @@ def pair_label_sums(
 
 @dataclass(frozen=True, eq=False)
 class Metrics:
-    """What the totals say, as exact fractions; models are 1 and 2, losses by place."""
+    """What the totals say, as exact fractions; models are 1 and 2, losses by place.
+
+    binary: scores are one column P(1), where that is known.
+    """
 
     totals: Totals
     losses: LossFamily
+    binary: bool = False
 
     @property
     def rows(self) -> int:
@@ -195,6 +199,15 @@ class Metrics:
     def brier(self, model: int) -> Fraction:
         """Mean squared error, summed over classes."""
         return Fraction(self.totals.brier[model - 1], self.rows << 2 * BITS)
+
+    def usual_brier(self, model: int) -> Fraction:
+        """As people know it: of one column P(1) the mean of (f - y)^2, half of the sum."""
+        return self.brier(model) / 2 if self.binary else self.brier(model)
+
+    @property
+    def brier_words(self) -> str:
+        """Which Brier score that is."""
+        return "Brier score (f - y)^2" if self.binary else "Brier score over all classes"
 
     def decision_loss(self, loss: int, model: int) -> Fraction:
         """Mean cost of the model's best responses, in the user's units."""

@@ -57,6 +57,7 @@ class Job:
         self._written: dict[str, int] = {}  # tables and the versions of them that this run wrote
         self._timings: dict[str, float] = {}
         self._measured: str | None = None  # what the metrics table says of what the run took
+        self._binary = False
         self._seen: list[Point] = []  # of the fitting rows, at the ends of rounds
         self._steps = 0
 
@@ -316,6 +317,7 @@ class Job:
             self._patch(patch)
 
         with self._phase("fit"):
+            self._binary = scanned.layout.binary
             self._seen = [Point(0, 0, gathered.fit.totals)]
             pair = self.reconciler.fit_gathered(
                 gathered,
@@ -473,7 +475,7 @@ class Job:
     def _round(self, first: Patch, totals: Totals | None) -> None:
         metrics = None
         if totals is not None:
-            metrics = Metrics(totals, self.reconciler.losses)
+            metrics = Metrics(totals, self.reconciler.losses, self._binary)
             self._seen.append(Point(self._steps, len(self._seen), totals))
         self.listener.round(first, metrics)
 

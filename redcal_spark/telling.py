@@ -110,8 +110,9 @@ def _ended(options: argparse.Namespace, job: Job, outcome: Outcome) -> int:
             rows = "row was" if count == 1 else "rows were"
             print(f"  {count:,} {name} {rows} not fitted")
     if outcome.pair.certificate is not None:
-        print(f"  {outcome.pair.certificate.lines()[0]}")
-        for line in failures(outcome.pair.certificate):
+        certificate = outcome.pair.certificate
+        falls = certificate.falls(model_names(job))
+        for line in (*certificate.headline(), *falls, *failures(certificate)):
             print(f"  {line}")
     found = {
         split: metrics

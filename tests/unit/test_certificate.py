@@ -18,8 +18,8 @@ import pytest
 
 from redcal_spark import ReconciledPair
 from redcal_spark.certificate import Certificate, Check, Number, Root, certify
-from redcal_spark.checks import compare, number_of, text_of
 from redcal_spark.errors import ModelFileError
+from redcal_spark.exact_numbers import compare, number_of, text_of
 from redcal_spark.gather import Gathered
 from redcal_spark.history import Holdout, Point, history
 from redcal_spark.metrics import Totals
