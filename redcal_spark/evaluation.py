@@ -7,6 +7,7 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from redcal_spark import __version__
 from redcal_spark.certificate import Certificate, certify
 from redcal_spark.columns import ScoreColumns
 from redcal_spark.differences import Difference, Words
@@ -118,6 +119,11 @@ def _evaluate(
             told = f"run {row.run_id} did not finish ({row.status}): go on with: redcal resume"
             found.checked.append(Checked("run", row.run_id, job.tables.runs, unchecked=[told]))
             return
+        if job.digest != row.config_digest and row.package_version == __version__:
+            raise UsageError(
+                f"run {row.run_id} was made with another configuration than this one, and the "
+                "ledger's copy of it cannot be used here: evaluate the run with its own file"
+            )
     fitted = row.command in ("run", "fit") or row.model is not None
     wrote = row.command != "fit"
     written = written_by(job, row, last) if wrote else None

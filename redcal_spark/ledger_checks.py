@@ -14,11 +14,11 @@ from redcal_spark.redone import plain
 from redcal_spark.runs import Job
 
 JSON_CELLS = (*JSON_TEXTS, "config", "counters", "timings", "progress", "measured")
-NO_REASON = ("engine",)  # parts of the configuration that decide nothing
-OF_RELEASE = ("model", "certificate", "metrics", "audits", "config", "fingerprint", "config_digest")
+OF_RELEASE = ("model", "certificate", "metrics", "audits", "fingerprint", "config_digest")
 HOW = (
-    "counts, measures, model, certificate, configuration and versions: recomputed; times, holder, "
-    "claims, counters and exports, which nobody can recompute: their digests in the same row"
+    "counts, measures, model, certificate, fingerprint and versions: recomputed; configuration, "
+    "times, holder, claims, counters and exports, which are given or measured: their digests in "
+    "the same row"
 )
 
 
@@ -82,12 +82,6 @@ def expected_of(job: Job, row: RunRow, identity: Any, model: Any) -> dict[str, A
     """
     found: dict[str, Any] = {"run_id": row.run_id, "error": None, "pruned_at": None}
     found["config_digest"] = job.digest
-    recorded = job.config.recorded()
-    theirs = plain(row.config)
-    if isinstance(theirs, dict) and isinstance(theirs.get("output"), dict):
-        recorded |= {key: theirs[key] for key in NO_REASON if key in theirs}
-        recorded["output"] = recorded["output"] | {"report": theirs["output"].get("report")}
-    found["config"] = recorded
     if identity is not None:
         found["inputs"] = identity
         if row.command in ("run", "fit") or (row.command == "apply" and model is not None):

@@ -103,7 +103,7 @@ def check_rows(
         checked.findings += found
         if source.why is None and made[1].mode == "merge":
             _check_others(job, row, written, source.table, checked)
-    except RedcalError as err:
+    except (RedcalError, pa.ArrowException) as err:  # also types that nothing can hash
         checked.unchecked.append(f"{name}: {err}")
     return checked
 

@@ -8,7 +8,8 @@ from typing import Any
 from redcal_spark.audit import audit
 from redcal_spark.evaluation import Evaluation
 from redcal_spark.runs import Job
-from redcal_spark.telling import before_after, console_of
+from redcal_spark.telling import console_of, model_names
+from redcal_spark.terminal import before_and_after
 
 SUMMARY = {
     "ok": "all is as the run must have written it",
@@ -36,7 +37,8 @@ def evaluation_json(found: Evaluation) -> dict[str, Any]:
 def tell_evaluation(options: argparse.Namespace, job: Job, found: Evaluation) -> None:
     console = console_of(options)
     if found.metrics:
-        console.print(before_after(job, found.metrics))
+        losses = next(iter(found.metrics.values()))[0].losses  # the input may be gone
+        console.print(before_and_after(found.metrics, model_names(job), losses))
         console.print()
     if found.row is not None:
         console.print(f"run {found.row.run_id}: {SUMMARY[found.result]}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -9,16 +10,22 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import yaml
+from deltalake import DeltaTable, write_deltalake
 
 from redcal_spark.config_file import load_config
 from redcal_spark.evaluation import evaluate
 from redcal_spark.runs import Job
+from redcal_spark.store.deltars import DeltaRsStore
 from redcal_spark.store.spark_work import OnSpark
 from redcal_spark.terminal_evaluation import evaluation_json
+from redcal_spark.work import InMemory
 from tests.e2e.work import configuration, scores, write
-from tests.tampering import KEYS, Tampered, every_change, every_column, tamper
+from tests.spark.test_runs import lake  # noqa: F401
+from tests.spark.test_stream import River, river  # noqa: F401
+from tests.tampering import KEYS, Tampered, change, every_change, every_column, read, tamper
 
 SMALL = [name for name in KEYS if name != "rows_runs"]
 
@@ -81,3 +88,83 @@ def test_every_cell_and_every_row_counts(ran: Path, spark: Any, tmp_path: Path, 
             if told["result"] != "differs" or not done.named_in(told):
                 missed.append((how, column, told["result"]))
     assert missed == []
+
+
+def told_by(spark: Any, tree: Any) -> dict[str, Any]:
+    """The results of an evaluation on Spark, and the findings of the rows."""
+    Path("config.yaml").write_text(yaml.safe_dump(tree, sort_keys=False), "utf-8")
+    told = told_of(spark)
+    rows = [one for one in told["checked"] if one["what"] == "rows"]
+    found = [(f["problem"], f["column"], f["row"]["case"]) for one in rows for f in one["findings"]]
+    return {"result": told["result"], "found": sorted(found, key=str)}
+
+
+def written_without_spark(tree: Any, *tables: pa.Table) -> None:
+    """Runs of the embedded engine, one after another into one target."""
+    for table in tables:
+        write_deltalake("scores", table, mode="overwrite", schema_mode="overwrite")
+        Path("config.yaml").write_text(yaml.safe_dump(tree, sort_keys=False), "utf-8")
+        Job(load_config("config.yaml"), InMemory(DeltaRsStore())).run()
+
+
+def of_scores(mode: str) -> Any:
+    tree = configuration("scores")
+    tree["output"] |= {"report": None, "mode": mode}
+    return tree
+
+
+def test_merged_rows_and_those_that_were_left_alone(spark: Any, tmp_path: Path) -> None:
+    """Written by the embedded engine, checked by Spark."""
+    with inside(tmp_path):
+        tree = of_scores("merge")
+        written_without_spark(tree, scores(200), scores(260, seed=9).slice(50))
+        assert told_by(spark, tree) == {"result": "ok", "found": []}
+        cases = read("out/rows")["case"].to_pylist()
+        change("out/rows", "rows", "a_reconciled", cases.index(1255))
+        change("out/rows", "rows", "note", cases.index(1007))
+        assert told_by(spark, tree) == {
+            "result": "differs",
+            "found": [("changed", "a_reconciled", 1255), ("changed", "note", 1007)],
+        }
+
+
+@pytest.mark.slow
+def test_appended_rows_and_an_input_that_is_gone(spark: Any, tmp_path: Path) -> None:
+    with inside(tmp_path):
+        tree = of_scores("append")
+        written_without_spark(tree, scores(200), scores(260, seed=9).slice(50))
+        assert told_by(spark, tree) == {"result": "ok", "found": []}
+        runs = read("out/rows")["run_id"].to_pylist()
+        last = json.loads(read("out/rows_runs").sort_by("started_at")["outputs"][1].as_py())
+        assert last["out/rows"] == 1
+        newest = read("out/rows_runs").sort_by("started_at")["run_id"][1].as_py()
+        done = change("out/rows", "rows", "run_id", runs.index(newest))
+        found = [("changed", "run_id", done.row["case"])]
+        assert told_by(spark, tree) == {"result": "differs", "found": found}
+        DeltaTable("out/rows").restore(1)
+        write_deltalake("scores", scores(10), mode="overwrite")
+        DeltaTable("scores").vacuum(0, dry_run=False, enforce_retention_duration=False)
+        assert told_by(spark, tree) == {"result": "not checkable", "found": []}
+        done = change("out/rows", "rows", "beds_agree", runs.index(newest))
+        found = [("changed", "beds_agree", done.row["case"])]
+        assert told_by(spark, tree) == {"result": "differs", "found": found}
+
+
+@pytest.mark.slow
+def test_of_a_stream_the_rows_are_checked_but_not_which_they_are(
+    river: River,  # noqa: F811
+) -> None:
+    river.arrive(river.parts[0])
+    river.streamed()
+    told = river.redcal("evaluate", "--json", "--model", "model.json")
+    assert told.code == 3, told.err
+    [rows] = [one for one in told.json["checked"] if one["what"] == "rows"]
+    assert rows["findings"] == []
+    assert "a stream does not say which ones it read" in rows["not_checked"][0]
+    assert {one["what"]: one["result"] for one in told.json["checked"]} == {
+        "rows": "not checkable", "metrics": "ok", "ledger": "ok",
+    }  # fmt: skip
+    done = change("out/rows", "rows", "a_reconciled", 7)
+    told = river.redcal("evaluate", "--json", "--model", "model.json")
+    assert told.code == 1
+    assert done.named_in(told.json)
