@@ -77,18 +77,13 @@ class Certificate:
             for verdict, count in reversed(self.counts.items())
             if count
         ]
-        promises = f"certificate: of the promises {', '.join(told)}"
-        if not told:
-            promises = "certificate: nothing is promised"
-        elif self.level is not None and any(check.split == "judge" for check in self.checks):
-            sure = f"{float(1 - self.delta) * 100:g} %"
-            promises += f" (what is said of new rows: all of it together with {sure} confidence)"
+        line_1 = f"certificate: {', '.join(told) or 'nothing is promised'}"
         books = self.counted("bookkeeping")
         done = books["holds"] + books["violated"]
-        line = f"bookkeeping: {books['holds']:,} of {done:,} checks of log and sums agree"
+        line_2 = f"bookkeeping: {books['holds']:,} of {done:,} checks agree"
         if books["not done"]:
-            line += f"; {books['not done']:,} not done, redcal evaluate does them"
-        return [promises, line]
+            line_2 += f"; {books['not done']:,} not done, redcal evaluate does them"
+        return [line_1, line_2]
 
     def falls(self, models: Sequence[str] = ("model 1", "model 2")) -> list[str]:
         """By how much the losses fall at least on new rows, for people; nothing where undecided."""
@@ -103,6 +98,9 @@ class Certificate:
             ]
             if fell:
                 found.append(f"{loss}: on new rows the cost falls by at least {' and '.join(fell)}")
+        if found:
+            sure = f"{float(1 - self.delta) * 100:g} %"
+            found.append(f"all that is said of new rows is so with {sure} confidence")
         return found
 
     def lines(self) -> list[str]:

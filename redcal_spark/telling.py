@@ -113,7 +113,7 @@ def _ended(options: argparse.Namespace, job: Job, outcome: Outcome) -> int:
         certificate = outcome.pair.certificate
         falls = certificate.falls(model_names(job))
         for line in (*certificate.headline(), *falls, *failures(certificate)):
-            print(f"  {line}")
+            console_of(options).print(f"  {line}")
     found = {
         split: metrics
         for split in ("fit", "judge")

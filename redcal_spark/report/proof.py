@@ -99,7 +99,7 @@ def besides(report: Report) -> list[Group]:
         ]
         verdicts = [check.verdict for _, check in found]
         counts = [
-            f"{verdicts.count(verdict):,} {words[0].lower()}"
+            f"{verdicts.count(verdict):,} {'hold' if verdict == 'holds' else words[0].lower()}"
             for verdict, words in TITLES.items()
             if verdict in verdicts
         ]
@@ -134,8 +134,8 @@ def _check(report: Report, place: int, check: Check) -> dict[str, Any]:
             _number(x, check.scale, "certificate", place, end)
             for x, end in zip(check.interval.ends, ("low", "high"), strict=True)
         )
-        method = check.interval.method
-        interval = joined(low, " to ", high, f" ({level}, all together; {method})")
+        method = check.interval.method.partition(" (")[0]
+        interval = joined(low, " to ", high, f" ({level} for all together, {method})")
     title, mood, mark = TITLES[check.verdict]
     return {
         "claim": check.claim,
