@@ -23,11 +23,17 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
 
 
-def test_the_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_python_runs_and_prints_what_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     first = blocks("python")[0]
     exec(compile(first, "README.md", "exec"), {})
     assert (tmp_path / "pair.json").exists()
+    told = capsys.readouterr().out.splitlines()
+    assert int(re.findall(r"(\d+) patches", told[0])[0]) > 5  # an example of patches has some
+    after_print = re.findall(r"^print.*  # (.*)$", first, re.MULTILINE)
+    assert told == after_print + re.findall(r"^# (.*)$", first, re.MULTILINE)
 
 
 def test_the_python_on_spark_is_python() -> None:
