@@ -114,10 +114,10 @@ def apply(options: argparse.Namespace) -> int:
     streams = options.incremental or options.follow is not None
     if options.switch_model and not streams:
         raise UsageError("--switch-model belongs to --incremental or --follow")
-    pair, called = model_of(options, job)
+    pair, called, fitted = model_of(options, job)
     if streams:
         return _stream(options, job, pair, called)
-    outcome = job.apply(pair, wait=options.wait)
+    outcome = job.apply(pair, fitted=fitted, wait=options.wait)
     row = outcome.row
     if outcome.held is not None:
         return tell_held(options, outcome)

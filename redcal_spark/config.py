@@ -304,6 +304,9 @@ class Output(Section):
     suffix: Text = Field(
         default="_reconciled", description="added to the names of new score columns"
     )
+    normalise: Flag = Field(
+        default=False, description="add scores divided by their sum, which need not be 1"
+    )
     mode: Literal["overwrite", "merge", "append"] = Field(
         default="overwrite",
         description="rows as a new version, merge on input.id, or append with a run_id",

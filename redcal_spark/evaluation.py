@@ -16,7 +16,7 @@ from redcal_spark.findings import Checked, Result, result
 from redcal_spark.ledger import UNFINISHED, RunRow, cell_digests
 from redcal_spark.ledger_checks import check_ledger, expected_of, lost
 from redcal_spark.metrics import Metrics, Totals
-from redcal_spark.models import Applied, applied_by
+from redcal_spark.models import Applied, applied_by, roles_applied
 from redcal_spark.output import OutputNames
 from redcal_spark.pair import ReconciledPair
 from redcal_spark.past import check_kept
@@ -179,7 +179,7 @@ def _of_a_fit(job: Job, row: RunRow, written: Written | None, found: Evaluation)
         return
     source, redone = known
     if written is not None:
-        found.checked.append(check_rows(job, row, written, redone.pair, source))
+        found.checked.append(check_rows(job, row, written, source, redone.pair, redone.roles))
     found.checked += [
         check_patches(job, row, redone),
         check_history(job, row, redone),
@@ -314,4 +314,4 @@ def _applied_rows(
         source = input_left(job, row, written, STREAMED)
     elif isinstance(source, str):
         source = input_left(job, row, written, source)
-    return check_rows(job, row, written, used.pair, source)
+    return check_rows(job, row, written, source, used.pair, roles_applied(job, row))

@@ -11,6 +11,7 @@ from redcal_spark.errors import RedcalError
 from redcal_spark.ledger import RunRow, fingerprint
 from redcal_spark.pair import ReconciledPair
 from redcal_spark.redone import plain
+from redcal_spark.roles import UNKNOWN, Roles
 from redcal_spark.runs import Job
 
 
@@ -41,6 +42,17 @@ def applied_by(job: Job, row: RunRow, given: ReconciledPair | None) -> Applied:
         if pair is not None and _like(row, pair) and fitted.started_at <= row.started_at:
             return Applied(pair if row.command == "stream" else None, fitted)
     return Applied()
+
+
+def roles_applied(job: Job, row: RunRow) -> Roles:
+    """What the rows were to the fit of the model, as far as the run that applied it could know."""
+    told = plain(row.progress)
+    run_id = told.get("model_of") if isinstance(told, dict) else None
+    found = [fitted for fitted in job.ledger.rows() if fitted.run_id == run_id]
+    then = plain(row.inputs)
+    if not found or not past.fitted_on(found[0], job.config, job.digest, then):
+        return UNKNOWN
+    return Roles(job.check_input(), job.split)
 
 
 def _candidates(job: Job, row: RunRow) -> Iterator[tuple[RunRow, ReconciledPair | None]]:

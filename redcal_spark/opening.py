@@ -10,6 +10,7 @@ from collections.abc import Callable
 from redcal_spark.config import Config
 from redcal_spark.config_file import load_config
 from redcal_spark.errors import UsageError
+from redcal_spark.ledger import RunRow
 from redcal_spark.pair import ReconciledPair
 from redcal_spark.runs import Job
 from redcal_spark.store.deltars import DeltaRsStore
@@ -66,13 +67,13 @@ def _work(config: Config) -> Work:
     return OnSpark(get_session(), given.scratch, given.driver_budget, given.threads)
 
 
-def model_of(options: argparse.Namespace, job: Job) -> tuple[ReconciledPair, str]:
-    """The model to apply, and what to call it."""
+def model_of(options: argparse.Namespace, job: Job) -> tuple[ReconciledPair, str, RunRow | None]:
+    """The model to apply, what to call it, and the run it is of; a file does not know."""
     if options.model is not None:
         pair = renamed(ReconciledPair.load(options.model), job.config.hidden.read_json)
-        return pair, str(options.model)
+        return pair, str(options.model), None
     row = job.find(options.run)
-    return job.pair_of(row), f"run {row.run_id}"
+    return job.pair_of(row), f"run {row.run_id}", row
 
 
 def renamed(pair: ReconciledPair, change: Callable[[str], str]) -> ReconciledPair:

@@ -17,6 +17,7 @@ from redcal_spark.ledger import RunRow, fingerprint
 from redcal_spark.outcome import Listener, Outcome
 from redcal_spark.pair import ReconciledPair
 from redcal_spark.recheck import recheck
+from redcal_spark.roles import Roles
 from redcal_spark.runs import Job
 from redcal_spark.store.base import Table
 from redcal_spark.store.inputs import open_input, pinned
@@ -48,6 +49,7 @@ class Redone:
     histories: dict[str, list[Point]]
     gathered: Gathered
     rechecked: list[str] | None
+    roles: Roles
 
     @property
     def counts(self) -> dict[str, int]:
@@ -127,7 +129,8 @@ def redo(job: Job, table: Table) -> Redone:
         told = None if rows is None else list(recheck(whole, rows))
         guard, delta = job.config.reconcile.guard, job.reconciler.delta
         pair, kept = verdict(whole, points, guard, lambda _: None, delta)
-        return Redone(whole, pair, kept, scanned.gathered, told)
+        roles = Roles(scanned.layout, job.split)
+        return Redone(whole, pair, kept, scanned.gathered, told, roles)
     finally:
         scanned.close()
 

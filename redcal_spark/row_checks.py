@@ -10,9 +10,9 @@ from redcal_spark.errors import InputError, RedcalError, RunError
 from redcal_spark.findings import Checked
 from redcal_spark.ledger import RunRow
 from redcal_spark.multiset import FetchTask, Keyed, SumTask, gap, unpacked
-from redcal_spark.output import OutputNames
 from redcal_spark.pair import ReconciledPair
 from redcal_spark.redone import Source, columns_of, plain
+from redcal_spark.roles import Roles
 from redcal_spark.runs import Job
 from redcal_spark.store.base import Table
 from redcal_spark.store.targets import RUN_ID, target_of
@@ -66,7 +66,7 @@ def input_left(job: Job, row: RunRow, written: Written, why: str) -> Source:
     rows = written.rows
     job.read_instead(rows, columns_of(job, row))
     made = job.reconciler
-    new = OutputNames(made.columns, made.losses, job.config.output.suffix).all(job.skip)
+    new = target_of(job.config).names(made.columns, made.losses).all(job.skip)
     new += [RUN_ID] if written.append else []
     left = job.work.only(rows, [name for name in rows.schema.names if name not in new])
     job.read_instead(left, made.columns)
@@ -82,7 +82,7 @@ def of_input(job: Job, written: Written, source: Source) -> Table:
 
 
 def check_rows(
-    job: Job, row: RunRow, written: Written, pair: ReconciledPair, source: Source
+    job: Job, row: RunRow, written: Written, source: Source, pair: ReconciledPair, roles: Roles
 ) -> Checked:
     """All columns of all rows."""
     id = job.config.input.id
@@ -90,7 +90,7 @@ def check_rows(
     how = FROM_INPUT.format(source.table.name, by) if source.why is None else FROM_ROWS
     name = job.tables.table
     checked = Checked("rows", row.run_id, name, f"{how}; version {written.version}")
-    made = (pair, target_of(job.config))
+    made = (pair, target_of(job.config), roles)
     if source.why is not None:
         told = "its input columns, and that all rows of the input are there and no others"
         checked.unchecked.append(f"{name}, {told}: {source.why}")

@@ -25,12 +25,12 @@ from redcal_spark.history import Point
 from redcal_spark.ledger import Ledger, RunRow, config_digest, fingerprint
 from redcal_spark.metrics import Metrics, Totals
 from redcal_spark.outcome import Listener, Outcome
-from redcal_spark.output import OutputNames
 from redcal_spark.pair import ReconciledPair
 from redcal_spark.patches import Patch, PatchLog
 from redcal_spark.progress import Progress
 from redcal_spark.reconciler import Reconciler
 from redcal_spark.records import HISTORY, history_table
+from redcal_spark.roles import UNKNOWN, Roles
 from redcal_spark.settings import of_a_job
 from redcal_spark.store.base import Commit, Table
 from redcal_spark.store.inputs import open_input, pinned, split_of
@@ -103,6 +103,8 @@ class Job:
         del output["report"]  # the rows are the same, whoever reads of them
         if exact(self.config.reconcile.delta) == DELTA:  # as it was before there was a choice
             del tree["reconcile"]["delta"]
+        if not output["normalise"]:  # as before there was such a key
+            del output["normalise"]
         return config_digest(tree | {"output": output})
 
     def _wanted(self, reader: Reconciler) -> list[str]:
@@ -133,9 +135,10 @@ class Job:
             raise UsageError("\n".join(problems))
         if rows:
             made = self.reconciler
-            names = OutputNames(made.columns, made.losses, self.config.output.suffix)
+            target = target_of(self.config)
+            names = target.names(made.columns, made.losses)
             names.check(self.input.schema.names, self.skip, self.input.name)
-            check_rows(self.work, self.input, target_of(self.config), made, layout)
+            check_rows(self.work, self.input, target, made, layout)
         if ids:
             if self.config.input.id is None:
                 raise UsageError("check --ids: input.id is not set")
@@ -339,8 +342,9 @@ class Job:
                 self.tables.history, HISTORY, table.to_batches(), "append", self._commit(claim)
             )
         if apply:
-            rows = gathered.rows
-            self._written[self.tables.table], _ = self._write_rows(pair, claim, identity, rows)
+            roles = Roles(scanned.layout, self.split)
+            version, _ = self._write_rows(pair, claim, identity, roles, gathered.rows)
+            self._written[self.tables.table] = version
         self._unchanged(identity)
         outcome = Outcome(claim.row, pair, histories)
         self._write_metrics(claim, pair, counted(gathered, pair), histories)
@@ -375,18 +379,41 @@ class Job:
         claim.check()
         return replace(claim.row.commit, again=claim.resumed is not None)
 
-    def apply(self, pair: ReconciledPair, command: str = "apply", *, wait: bool = False) -> Outcome:
-        """Write the input's rows, labelled or not, with a fitted pair's scores and actions."""
+    def roles_of(self, fitted: RunRow | None) -> Roles:
+        """What the input's rows were to a run that was fitted; unknown, if it read other rows.
+
+        fitted: None, if nobody knows which run the model is of.
+        """
+        if fitted is None or not past.fitted_on(
+            fitted, self.config, self.digest, self.input.identity()
+        ):
+            return UNKNOWN
+        return Roles(self.check_input(), self.split)
+
+    def apply(
+        self,
+        pair: ReconciledPair,
+        command: str = "apply",
+        *,
+        fitted: RunRow | None = None,
+        wait: bool = False,
+    ) -> Outcome:
+        """Write the input's rows, labelled or not, with a fitted pair's scores and actions.
+
+        fitted: the run that the pair is of, if it is known.
+        """
         self.check(labels=False)
         identity = self.input.identity()
+        roles = self.roles_of(fitted)  # a file that changes from here on voids the run
         mark = fingerprint(self.digest, identity, command, pair.to_json())
         counted = {"patches": len(pair.log), "rounds": pair.log.rounds}
-        fresh = self._new_row(mark, command, identity, **counted)
+        known = None if fitted is None else json.dumps({"model_of": fitted.run_id})
+        fresh = self._new_row(mark, command, identity, progress=known, **counted)
         claim = self._claimed(fresh, True, wait, True)
         if isinstance(claim, Outcome):
             return claim
         with self._working(claim):
-            self._written[self.tables.table], rows = self._write_rows(pair, claim, identity)
+            self._written[self.tables.table], rows = self._write_rows(pair, claim, identity, roles)
             self._write_metrics(claim, replace(pair, certificate=None), {"rows": rows}, {})
             row = claim.end(
                 pair.status,
@@ -397,11 +424,16 @@ class Job:
         return Outcome(row, pair)
 
     def _write_rows(
-        self, pair: ReconciledPair, claim: Claim, identity: Any, known: int | None = None
+        self,
+        pair: ReconciledPair,
+        claim: Claim,
+        identity: Any,
+        roles: Roles,
+        known: int | None = None,
     ) -> tuple[int, int]:
         """The version written, and how many rows it has. A source that changed stops the write.
 
-        known: how many rows the input has.
+        roles: what the rows were to the fit. known: how many rows the input has.
         """
         counters = self.work.counters
         with self._phase("apply", self.input.count()), counters.timed("apply") as made:
@@ -413,6 +445,7 @@ class Job:
                     self._commit(claim),
                     self.listener.advance,
                     lambda: self._unchanged(identity),
+                    roles,
                 )
                 made.rows = written if known is None else known  # a MERGE tells what it changed
                 counters.rows_scanned += made.rows

@@ -32,6 +32,7 @@ from redcal_spark.packing import (
 )
 from redcal_spark.patches import Patch
 from redcal_spark.readings import Problems
+from redcal_spark.roles import UNKNOWN, Roles
 from redcal_spark.statistics import gap_sums, residuals, sums
 
 SCHEMA = pa.schema([("kind", pa.string()), ("rows", pa.int64()), ("data", pa.binary())])
@@ -183,13 +184,22 @@ class ApplyTask:
     new: OutputNames
     skip: bool
     vectors: tuple[str, ...] = ()
+    roles: Roles = UNKNOWN
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         for batch in batches:  # a task cannot know the numbers of its rows
             problems = Problems()
             rows = dense_batch(batch.rename_columns(self.names), self.vectors)
             found = extend(
-                rows, self.layout, self.rules, self.log, self.new, problems, None, self.skip
+                rows,
+                self.layout,
+                self.rules,
+                self.log,
+                self.new,
+                problems,
+                None,
+                self.skip,
+                self.roles,
             )
             if not self.skip:
                 problems.raise_if_any("the data")

@@ -109,6 +109,8 @@ def _ended(options: argparse.Namespace, job: Job, outcome: Outcome) -> int:
         if count:
             rows = "row was" if count == 1 else "rows were"
             print(f"  {count:,} {name} {rows} not fitted")
+    if row.command == "run" and sums_may_differ(outcome.pair) and not job.config.output.normalise:
+        print("  patched scores need not sum to 1; output.normalise: true adds some that do")
     if outcome.pair.certificate is not None:
         certificate = outcome.pair.certificate
         falls = certificate.falls(model_names(job))
@@ -134,6 +136,11 @@ def _ended(options: argparse.Namespace, job: Job, outcome: Outcome) -> int:
 
 def counted(number: int | None, one: str, many: str) -> str:
     return f"{number:,} {one if number == 1 else many}"
+
+
+def sums_may_differ(pair: ReconciledPair) -> bool:
+    """Whether some rows' scores may sum to something else than before: one column cannot."""
+    return bool(pair.log) and not pair.binary
 
 
 def patches_of(pair: ReconciledPair) -> str:

@@ -23,6 +23,7 @@ from redcal_spark.kernel import Rules
 from redcal_spark.output import OutputNames, extend
 from redcal_spark.patches import Patch
 from redcal_spark.readings import Problems
+from redcal_spark.roles import UNKNOWN, Roles
 from redcal_spark.tasks import ApplyTask, dense_batch
 
 # PySpark 4.2 must be told the time zone of timestamps; earlier releases take UTC unasked.
@@ -128,6 +129,7 @@ def apply_to_frame(
     log: Sequence[Patch],
     names: OutputNames,
     skip: bool,
+    roles: Roles = UNKNOWN,
 ) -> tuple[DataFrame, Layout]:
     """The frame with its new columns: one `mapInArrow`, batch or streaming; nothing runs yet."""
     layout = layout_of(frame, columns, n_classes, labels=False)
@@ -140,7 +142,9 @@ def apply_to_frame(
         for field in list(new)[len(schema) :]
     ]
     ship_package(frame.sparkSession)
-    task = ApplyTask(layout, rules, tuple(log), tuple(frame.columns), names, skip, vectors(frame))
+    task = ApplyTask(
+        layout, rules, tuple(log), tuple(frame.columns), names, skip, vectors(frame), roles
+    )
     fields = [*frame.schema.fields, *added]
     found = nameless(frame).mapInArrow(task, StructType(fields))
     return plain_text(found, fields), layout

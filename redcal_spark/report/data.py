@@ -36,9 +36,9 @@ class Report:
     parameters: Parameters
     resolved: Resolved
     losses: LossFamily
+    binary: bool
     log: PatchLog
     certificate: Certificate | None
-    binary: bool  # scores are one column P(1)
     audits: Mapping[str, Mapping[str, Audit]]  # split -> before, after
     history: pa.Table
     versions: Mapping[str, int]  # of the tables that were written, by their key under `output`
@@ -56,9 +56,9 @@ class Report:
             parameters=pair.parameters,
             resolved=pair.resolved,
             losses=pair.losses,
+            binary=pair.binary,
             log=pair.log,
             certificate=pair.certificate,
-            binary=pair.binary,
             audits=json.loads(row.audits or "{}"),
             history=pa.table({"step": []}) if history is None else history,
             versions={key: outputs[name] for key, name in tables.items() if name in outputs},

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
@@ -310,7 +310,7 @@ class Stream:
             writer = frame.writeStream.foreachBatch(
                 MergeBatch(
                     self.pair,
-                    self.target.suffix,
+                    self.target.names(self.pair.columns, self.pair.losses),
                     self.target.skip,
                     self.target.id,
                     target.sql,
@@ -330,8 +330,8 @@ class Stream:
         return writer.start(target.name) if target.is_path else writer.toTable(target.sql)
 
     def _applied(self, frame: DataFrame) -> DataFrame:
-        policy: Literal["skip", "error"] = "skip" if self.target.skip else "error"
-        rows: DataFrame = self.pair.apply(frame, suffix=self.target.suffix, on_bad_rows=policy)
+        names = self.target.names(self.pair.columns, self.pair.losses)
+        rows: DataFrame = self.pair.apply_to_frame(frame, names, self.target.skip)
         return rows
 
     def _follow(self, query: Any, stop: threading.Event, listen: Told) -> bool:

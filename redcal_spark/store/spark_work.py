@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -31,6 +31,7 @@ from redcal_spark.kernel import Scan
 from redcal_spark.multiset import CompareTask, FetchTask, SumTask
 from redcal_spark.pair import ReconciledPair
 from redcal_spark.reconciler import Reconciler
+from redcal_spark.roles import Roles
 from redcal_spark.splits import Split
 from redcal_spark.store.base import Commit, Table, written_before
 from redcal_spark.store.spark import SparkStore
@@ -111,12 +112,13 @@ class OnSpark:
         commit: Commit,
         progress: Callable[[int], Any],
         at_end: Callable[[], None],
+        roles: Roles,
     ) -> tuple[int, int]:
         """One job reads, maps and writes. Files that change meanwhile are noticed after it."""
         done: tuple[int, int] | None = written_before(self.store, target, commit)
         if done is not None:
             return done
-        rows = _made(table, pair, target)
+        rows = _made(table, (pair, target, roles))
         self.store.check_rows(target, arrow_schema(rows))
         at_end()
         try:
@@ -133,7 +135,7 @@ class OnSpark:
 
     def compared(self, table: Table, task: CompareTask, made: Made | None) -> list[pa.RecordBatch]:
         source = _frame(table)
-        rows = source.frame if made is None else _made(table, *made)
+        rows = source.frame if made is None else _made(table, made)
         ship_package(self._spark)
         asked = replace(task, names=tuple(rows.columns))
         kind = "sums binary" if isinstance(task, SumTask) else nameless(rows).schema
@@ -149,7 +151,7 @@ class OnSpark:
         return list(found.to_batches())
 
     def schema_made(self, table: Table, made: Made) -> pa.Schema:
-        return arrow_schema(_made(table, *made))
+        return arrow_schema(_made(table, made))
 
     def only(self, table: Table, names: list[str]) -> Table:
         source = _frame(table)
@@ -201,10 +203,11 @@ class ScannedOnSpark:
         self._scratch.close()
 
 
-def _made(table: Table, pair: ReconciledPair, target: Target) -> DataFrame:
+def _made(table: Table, made: Made) -> DataFrame:
     """The rows as they are written."""
-    policy: Literal["skip", "error"] = "skip" if target.skip else "error"
-    rows: DataFrame = pair.apply(_frame(table).frame, suffix=target.suffix, on_bad_rows=policy)
+    pair, target, roles = made
+    names = target.names(pair.columns, pair.losses)
+    rows: DataFrame = pair.apply_to_frame(_frame(table).frame, names, target.skip, roles)
     return rows
 
 

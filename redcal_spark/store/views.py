@@ -11,10 +11,12 @@ import pyarrow as pa
 from redcal_spark.cells import Hashes, cell_hashes
 from redcal_spark.gather import Piece, each_alone
 from redcal_spark.pair import ReconciledPair
+from redcal_spark.roles import Roles
 from redcal_spark.store.base import Table
 from redcal_spark.store.targets import Target
 
-Made = tuple[ReconciledPair, Target]  # rows as a pair would write them there
+# Rows as a pair would write them there, and what they were to its fit.
+Made = tuple[ReconciledPair, Target, Roles]
 
 
 class View:

@@ -38,6 +38,7 @@ beds_1_after: string
 beds_2_after: string
 beds_agree: bool
 touched: bool
+split: string
 """
 PATCHES = """
 run_id: string

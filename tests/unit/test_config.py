@@ -659,6 +659,7 @@ def test_the_record_has_every_default(load: Load) -> None:
             "report": "auto",
             "checkpoint": None,
             "suffix": "_reconciled",
+            "normalise": False,
             "mode": "overwrite",
             "partition_by": None,
             "cluster_by": None,
