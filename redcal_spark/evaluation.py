@@ -20,7 +20,7 @@ from redcal_spark.models import Applied, applied_by, roles_applied
 from redcal_spark.output import OutputNames
 from redcal_spark.pair import ReconciledPair
 from redcal_spark.past import check_kept
-from redcal_spark.redone import Redone, Source, job_of, plain, redo, source_of
+from redcal_spark.redone import Redone, Source, job_of, plain, recorded_job, redo, source_of
 from redcal_spark.row_checks import Written, check_rows, input_left, of_input, written_by
 from redcal_spark.runs import Job
 from redcal_spark.side_checks import check_history, check_metrics, check_patches
@@ -119,7 +119,7 @@ def _evaluate(
             told = f"run {row.run_id} did not finish ({row.status}): go on with: redcal resume"
             found.checked.append(Checked("run", row.run_id, job.tables.runs, unchecked=[told]))
             return
-        if job.digest != row.config_digest and row.package_version == __version__:
+        if _of_another_configuration(job, row):
             raise UsageError(
                 f"run {row.run_id} was made with another configuration than this one, and the "
                 "ledger's copy of it cannot be used here: evaluate the run with its own file"
@@ -136,6 +136,14 @@ def _evaluate(
         _of_a_fit(job, row, written, found)
     else:
         _of_an_apply(job, row, written, model, found)
+
+
+def _of_another_configuration(job: Job, row: RunRow) -> bool:
+    """Whether a run of this release is not of the job's configuration, by digest and by text."""
+    if job.digest == row.config_digest or row.package_version != __version__:
+        return False
+    recorded = recorded_job(job, row)
+    return recorded is None or recorded.digest != job.digest
 
 
 def _tell_versions(

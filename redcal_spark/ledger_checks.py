@@ -10,15 +10,14 @@ from redcal_spark import __version__
 from redcal_spark.differences import Difference, Words
 from redcal_spark.findings import Checked
 from redcal_spark.ledger import JSON_TEXTS, RunRow, cell_digests, fingerprint
-from redcal_spark.redone import plain
+from redcal_spark.redone import plain, recorded_job
 from redcal_spark.runs import Job
 
 JSON_CELLS = (*JSON_TEXTS, "config", "counters", "timings", "progress", "measured")
-OF_RELEASE = ("model", "certificate", "metrics", "audits", "fingerprint", "config_digest")
+OF_RELEASE = ("model", "certificate", "metrics", "audits", "config", "fingerprint", "config_digest")
 HOW = (
-    "counts, measures, model, certificate, fingerprint and versions: recomputed; configuration, "
-    "times, holder, claims, counters and exports, which are given or measured: their digests in "
-    "the same row"
+    "counts, measures, model, certificate, configuration and versions: recomputed; times, holder, "
+    "claims, counters and exports, which nobody can recompute: their digests in the same row"
 )
 
 
@@ -82,6 +81,10 @@ def expected_of(job: Job, row: RunRow, identity: Any, model: Any) -> dict[str, A
     """
     found: dict[str, Any] = {"run_id": row.run_id, "error": None, "pruned_at": None}
     found["config_digest"] = job.digest
+    recorded = recorded_job(job, row)
+    unusable = recorded is None and "${" not in row.config  # and no variable is the reason
+    if unusable or (recorded is not None and recorded.digest != job.digest):
+        found["config"] = job.config.recorded()
     if identity is not None:
         found["inputs"] = identity
         if row.command in ("run", "fit") or (row.command == "apply" and model is not None):

@@ -63,16 +63,22 @@ class Redone:
 
 def job_of(job: Job, row: RunRow) -> Job:
     """The job that made a run: this one, or one of the configuration that the ledger recorded."""
-    own = Job(job.config, job.work, Listener())
+    other = None if row.config_digest == job.digest else recorded_job(job, row)
+    if other is not None and other.digest == row.config_digest:
+        return other
+    return Job(job.config, job.work, Listener())
+
+
+def recorded_job(job: Job, row: RunRow) -> Job | None:
+    """The job of the configuration in the ledger, if it is one that can be used here."""
     tree = plain(row.config)
-    if row.config_digest == job.digest or not isinstance(tree, dict):
-        return own
+    if not isinstance(tree, dict):
+        return None
     try:
         config = config_from_tree(tree, name=f"the configuration of run {row.run_id}")
     except RedcalError:
-        return own
-    other = Job(config, job.work, Listener())
-    return other if other.digest == row.config_digest else own
+        return None
+    return Job(config, job.work, Listener())
 
 
 def source_of(job: Job, row: RunRow) -> Source | str:

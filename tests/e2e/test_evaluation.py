@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +17,7 @@ import yaml
 from deltalake import DeltaTable, write_deltalake
 
 from redcal_spark.cli import main
+from redcal_spark.ledger import SCHEMA, cell_digests
 from tests.e2e.work import Work, configuration, scores, write
 from tests.tampering import KEYS, change, every_change, every_column, other, read, remove, tamper
 from tests.tampering import write as put
@@ -99,6 +102,26 @@ def test_an_untouched_run_is_as_it_must_be(ran: Path, work: Work) -> None:
     assert {one["what"]: one["result"] for one in told["checked"]} == dict.fromkeys(
         ("rows", "patches", "history", "metrics", "ledger", "certificate"), "ok"
     )
+
+
+@pytest.mark.slow
+def test_who_rewrites_the_digests_too_is_noticed_but_where_the_page_says(
+    ran: Path, work: Work
+) -> None:
+    unnoticed = []
+    for column in SCHEMA.names:
+        shutil.rmtree("out", ignore_errors=True)
+        shutil.copytree(ran, ".", dirs_exist_ok=True)
+        change("out/rows_runs", "rows_runs", column, 0)
+        table = read("out/rows_runs")
+        [row] = table.to_pylist()
+        row["digests"] = json.dumps(cell_digests(row))
+        put("out/rows_runs", pa.Table.from_pylist([row], table.schema))
+        if work.redcal("evaluate").code == 0:
+            unnoticed.append(column)
+    page = Path(__file__).parents[2] / "docs/reference/evaluate.md"
+    part = page.read_text("utf-8").split("the digest, too:")[1].split("##")[0]
+    assert unnoticed == re.findall(r"`(\w+)`", part)
 
 
 # --- other ways to write, and to lose -------------------------------------------------------------
