@@ -1006,3 +1006,74 @@ def test_a_check_cannot_say_what_its_numbers_do_not() -> None:
         Check("x", "y", "fit", "<", Fraction(2), None, "holds")
     with pytest.raises(ValueError, match="no reason"):
         Check("x", "y", "fit", "<", Fraction(2), None, "not covered")
+
+
+# --- certificates of earlier releases -------------------------------------------------------------
+
+
+def version_1(found: Certificate) -> dict[str, Any]:
+    """As the release before wrote it: other words, a pass wherever the number alone was right."""
+    data: Any = found.to_json()
+    old = {"holds": "pass", "violated": "fail", "not done": "not covered", "undecided": "pass"}
+    checks = []
+    for check in data["checks"]:
+        kept = {k: x for k, x in check.items() if k not in ("kind", "scale")}
+        checks.append(kept | {"verdict": old.get(check["verdict"], check["verdict"])})
+    measures = [measure | {"interval": None} for measure in data["measures"]]
+    return {"schema_version": 1, "passed": True, "checks": checks, "measures": measures}
+
+
+def test_a_certificate_of_version_1_is_read_and_decides_nothing_of_new_rows() -> None:
+    run = run_of(problems.theorem_2(0.2, 0.1))
+    now = certify(run.pair, run.points, judged_points(run, run.problem))
+    found = Certificate.from_json(version_1(now))
+    for ours, old in zip(now.checks, found.checks, strict=True):
+        assert (ours.name, ours.measured, ours.bound) == (old.name, old.measured, old.bound)
+        if ours.split == "fit" or ours.relation == "==":
+            assert ours.verdict == old.verdict
+        else:
+            assert old.verdict in ("undecided", "not covered")
+            assert old.verdict != "undecided" or "redcal evaluate" in old.why
+    assert found.measures == now.measures
+    assert (found.level, found.delta, found.candidates) == (None, Fraction(1, 20), 1)
+    assert Certificate.from_json(json.loads(json.dumps(found.to_json()))) == found
+    damaged = version_1(now)
+    del damaged["checks"][0]["bound"]
+    assert refused(ModelFileError, partial(Certificate.from_json, damaged))
+
+
+# --- for people -----------------------------------------------------------------------------------
+
+
+def test_the_headline_counts_promises_and_not_the_books() -> None:
+    run = run_of(problems.theorem_2(0.2, 0.1))
+    found = certify(run.pair, run.points)
+    promises = [check for check in found.checks if check.kind == "promise"]
+    names = {"largest_event", "decision_loss", "brier_decrease"}
+    assert {check.name for check in promises} == names
+    assert found.headline()[0] == "certificate: 5 hold"  # one event, two losses, two Brier scores
+    books = [check for check in found.checks if check.relation == "=="]
+    done = sum(check.measured is not None for check in books)
+    assert found.headline()[1] == (
+        f"bookkeeping: {done} of {done} checks agree; "
+        f"{len(books) - done} not done, redcal evaluate does them"
+    )
+
+
+def test_the_users_units_come_first() -> None:
+    """Costs of 0 to 20 and the Brier score of one column: 20 times, and half of, the numbers."""
+    base = problems.theorem_2(0.2, 0.1)
+    run = run_of(replace(base, losses={"dear": [[0.0, 20.0], [20.0, 0.0]]}))
+    found = certify(run.pair, run.points)
+    loss = one(found, "decision_loss", model=1)
+    assert (loss.measured, loss.scale) == (Fraction(-8, 100), Fraction(20))
+    assert ": -1.6 <= 5.65685 (rescaled: -0.08 <= 0.282843)" in loss.line()
+    brier = one(found, "brier_decrease", model=1)
+    assert run.pair.binary
+    assert brier.scale == Fraction(1, 2)
+    assert "mean (f - y)^2" in brier.claim
+    assert isinstance(brier.measured, Fraction)
+    half, whole = (f"{float(brier.measured * x):.6g}" for x in (Fraction(1, 2), 1))
+    told = f": {half} >= 0.00003125 (over both classes: {whole} >= 0.0000625)"
+    assert told in brier.line()
+    assert float(half) == pytest.approx(0.0476, abs=1e-4)  # DESIGN 2.4: .0952 over both classes
