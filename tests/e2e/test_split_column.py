@@ -147,8 +147,8 @@ def test_an_input_that_has_such_a_column(work: Work) -> None:
     told = work.redcal("check")
     assert (told.code, told.err) == (
         2,
-        "redcal check: scores.parquet has already the column 'Split'; name the new ones otherwise "
-        "with output.suffix, for instance --set output.suffix=_v2\n",
+        "redcal check: scores.parquet has already the column 'Split'; name the new ones otherwise, "
+        "for instance with output.suffix: _v2\n",
     )
     work.tree["output"]["suffix"] = "_v2"
     work.ran()

@@ -121,7 +121,8 @@ def test_one_column_has_nothing_to_divide() -> None:
 
 
 def test_anything_but_true_or_false(pair: ReconciledPair) -> None:
-    told = refused(UsageError, lambda: pair.apply(ROWS, ROWS, normalise="no"))  # type: ignore[arg-type]
+    word: Any = "no"
+    told = refused(UsageError, lambda: pair.apply(ROWS, ROWS, normalise=word))
     assert told == "normalise: must be True or False, got 'no'"
 
 
