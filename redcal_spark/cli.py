@@ -23,6 +23,15 @@ from redcal_spark.settings import of_a_job
 from redcal_spark.signals import in_words, sigterm_as_ctrl_c
 from redcal_spark.telling import aside
 
+EVALUATED = (
+    "Recomputed from the input as it was: every column of the rows, of patches and history, counts "
+    "and measures in metrics and ledger, the model and the certificate. Nobody can measure again "
+    "when a run was made, how long it took, in how many passes, and by which process: metrics and "
+    "ledger hold these twice, or with a digest, and a change of one of them shows. Digests stop "
+    "nobody who rewrites them, too. Exit: 0 all is so, 1 something is not, 3 something could not "
+    "be checked."
+)
+
 log_line = logging.getLogger("redcal_spark.cli")
 
 
@@ -166,11 +175,16 @@ def _parser() -> argparse.ArgumentParser:
         help="go on from the checkpoint of another model with this one",
     )
     waits(sub)
-    command(
+    sub = command(
         "evaluate",
         commands.evaluate,
-        "measure and certify the written rows anew, from the rows alone",
+        "make a run again from its input and compare everything that it wrote, cell by cell",
     )
+    sub.epilog = EVALUATED
+    sub.add_argument(
+        "--run", metavar="ID", help="default: the run whose rows the table has, or the last fit"
+    )
+    sub.add_argument("--model", metavar="FILE", help="the exported model that the run applied")
     sub = command(
         "compare", commands.compare, "run four procedures on the same rows; write no tables"
     )

@@ -13,17 +13,18 @@ from functools import cached_property
 from typing import Any
 
 from redcal_spark import past, signals
+from redcal_spark.accounts import counted, counts_told, found, metrics_run
 from redcal_spark.certificate import DELTA
 from redcal_spark.claim import Claim, take
 from redcal_spark.columns import Columns, Layout, plan
 from redcal_spark.config import Config
-from redcal_spark.dashboard import METRICS, metrics_table
+from redcal_spark.dashboard import METRICS, measured, measured_in, metrics_table
 from redcal_spark.errors import InputError, RedcalError, RunError, ScratchError, UsageError
 from redcal_spark.fixed_point import exact
 from redcal_spark.history import Point
 from redcal_spark.ledger import Ledger, RunRow, config_digest, fingerprint
 from redcal_spark.metrics import Metrics, Totals
-from redcal_spark.outcome import Listener, Outcome, summary
+from redcal_spark.outcome import Listener, Outcome
 from redcal_spark.pair import ReconciledPair
 from redcal_spark.patches import Patch, PatchLog
 from redcal_spark.progress import Progress
@@ -34,7 +35,7 @@ from redcal_spark.settings import of_a_job
 from redcal_spark.store.base import Commit, Table
 from redcal_spark.store.inputs import open_input, pinned, split_of
 from redcal_spark.store.targets import RUN_ID, target_of
-from redcal_spark.verdict import audits, verdict
+from redcal_spark.verdict import verdict
 from redcal_spark.work import Scanned, Work, check_rows
 
 
@@ -55,6 +56,7 @@ class Job:
         self._new_ledger = False
         self._written: dict[str, int] = {}  # tables and the versions of them that this run wrote
         self._timings: dict[str, float] = {}
+        self._measured: str | None = None  # what the metrics table says of what the run took
         self._binary = False
         self._seen: list[Point] = []  # of the fitting rows, at the ends of rounds
         self._steps = 0
@@ -68,6 +70,10 @@ class Job:
     @property
     def input(self) -> Table:
         return self._opened[0]
+
+    def read_instead(self, table: Table, columns: Columns) -> None:
+        """Takes a table for the input: one that it was, or what is left of it."""
+        self.__dict__["_opened"] = table, columns
 
     @cached_property
     def reconciler(self) -> Reconciler:
@@ -316,7 +322,7 @@ class Job:
     ) -> Outcome:
         gathered = scanned.gathered
 
-        def found(patch: Patch, zero_calibrations: int) -> None:
+        def on_patch(patch: Patch, zero_calibrations: int) -> None:
             progress.patch(patch, zero_calibrations)
             self._patch(patch)
 
@@ -327,7 +333,7 @@ class Job:
                 gathered,
                 scanned.layout,
                 log=progress.log,
-                on_patch=found,
+                on_patch=on_patch,
                 on_round=self._round,
                 engine=scanned.engine(),
                 zero_calibrations=progress.zero_calibrations,
@@ -352,26 +358,11 @@ class Job:
             self._written[self.tables.table] = version
         self._unchanged(identity)
         outcome = Outcome(claim.row, pair, histories)
-        counts = {
-            "rows": gathered.rows,
-            "fit_rows": gathered.fit.rows,
-            "judge_rows": gathered.judge.rows,
-            "unlabelled_rows": gathered.unlabelled,
-            "bad_rows": gathered.bad,
-            "patches": len(pair.log),
-            "rounds": pair.log.rounds,
-        }
-        self._write_metrics(claim, pair, counts, histories)
+        self._write_metrics(claim, pair, counted(gathered, pair), histories)
         outcome.row = claim.end(
             pair.status,
-            **counts,
-            progress=None,
-            beta=None if pair.resolved.beta is None else float(pair.resolved.beta),
-            model=json.dumps(pair.to_json() | {"log": []}),
             outputs=json.dumps(self._written),
-            metrics=json.dumps(summary(outcome)),
-            certificate=json.dumps(pair.certificate.to_json()) if pair.certificate else None,
-            audits=json.dumps(audits(pair, histories)),
+            **found(outcome, gathered),
             **self._spent(),
         )
         return outcome
@@ -383,17 +374,16 @@ class Job:
         counts: dict[str, int],
         histories: dict[str, list[Point]],
     ) -> None:
-        if pair.certificate is not None:
-            found = pair.certificate.counts.items()
-            counts = counts | {f"checks_{name.replace(' ', '_')}": count for name, count in found}
-        row = claim.row
-        run = {"run_id": row.run_id, "command": row.command, "status": pair.status}
-        counters = self.work.counters
-        table = metrics_table(run, counts, self._timings, counters, histories, pair.losses)
-        name = self.tables.metrics
-        self._written[name] = self.store.write(
-            name, METRICS, table.to_batches(), "append", self._commit(claim)
+        name, commit = self.tables.metrics, self._commit(claim)
+        taken = measured(self._timings, self.work.counters)
+        table = metrics_table(
+            metrics_run(claim.row, pair), counts_told(counts, pair), taken, histories, pair.losses
         )
+        self._written[name] = self.store.write(name, METRICS, table.to_batches(), "append", commit)
+        there = self.store.read(name, {"run_id": claim.row.run_id}) if commit.again else None
+        if there is not None and there.num_rows:  # it may have been written before the run died
+            taken = measured_in(there)
+        self._measured = json.dumps(taken)
 
     def _commit(self, claim: Claim) -> Commit:
         """What a write says of itself. The run must still be ours when we write."""
@@ -548,7 +538,8 @@ class Job:
         """What the run took so far, for the ledger."""
         seconds = {name: round(seconds, 3) for name, seconds in self._timings.items()}
         counters = self.work.counters.to_json()
-        return {"counters": json.dumps(counters), "timings": json.dumps(seconds)}
+        found = {"counters": json.dumps(counters), "timings": json.dumps(seconds)}
+        return found if self._measured is None else found | {"measured": self._measured}
 
 
 def _in_words(err: BaseException) -> str:

@@ -23,6 +23,7 @@ from redcal_spark.errors import ConflictError, InputError, UsageError
 from redcal_spark.gather import Gathered, numbered
 from redcal_spark.history import Holdout, Point, history
 from redcal_spark.kernel import Scan
+from redcal_spark.multiset import CompareTask
 from redcal_spark.output import extend
 from redcal_spark.pair import ReconciledPair
 from redcal_spark.parallel import ordered
@@ -34,6 +35,7 @@ from redcal_spark.store.base import Commit, Store, Table, written_before
 from redcal_spark.store.inputs import duplicate_ids
 from redcal_spark.store.paths import CATALOG_NAME, FILE_ENDINGS
 from redcal_spark.store.targets import Target
+from redcal_spark.store.views import Columns, Made, WithIds
 
 log = logging.getLogger(__name__)
 
@@ -162,6 +164,22 @@ class Work(Protocol):
         """A table's rows as they arrive. model: its digest, and what people call it."""
         ...
 
+    def compared(self, table: Table, task: CompareTask, made: Made | None) -> list[pa.RecordBatch]:
+        """What a task says of a table's rows. made: of what a pair would write of them."""
+        ...
+
+    def schema_made(self, table: Table, made: Made) -> pa.Schema:
+        """The columns of what a pair would write of a table's rows."""
+        ...
+
+    def only(self, table: Table, names: list[str]) -> Table:
+        """Some columns of a table."""
+        ...
+
+    def with_ids(self, table: Table, other: Table, id: str, inside: bool) -> Table:
+        """The rows of a table whose ids another one has; or has not."""
+        ...
+
 
 def check_rows(
     work: Work, table: Table, target: Target, reconciler: Reconciler, layout: Layout
@@ -270,6 +288,24 @@ class InMemory:
             "--incremental and --follow need engine.name: spark, whose streaming source knows "
             "which rows of a Delta table are new; a plain apply does without"
         )
+
+    def compared(self, table: Table, task: CompareTask, made: Made | None) -> list[pa.RecordBatch]:
+        rows = table.batches() if made is None else self._extended(table, *made)
+        found = ordered(lambda batch: list(task([batch])), rows, self.threads)
+        return list(chain.from_iterable(found))
+
+    def schema_made(self, table: Table, made: Made) -> pa.Schema:
+        none = pa.RecordBatch.from_pylist([], table.schema)
+        pair, target, roles = made
+        layout = plan(table.schema, pair.columns, table.name, pair.n_classes, None, labels=False)
+        names = target.names(pair.columns, pair.losses)
+        return pair.apply_batch(none, layout, names, Problems(), 0, target.skip, roles).schema
+
+    def only(self, table: Table, names: list[str]) -> Table:
+        return Columns(table, names)
+
+    def with_ids(self, table: Table, other: Table, id: str, inside: bool) -> Table:
+        return WithIds(table, other, id, inside)
 
     def _extended(
         self, table: Table, pair: ReconciledPair, target: Target, roles: Roles

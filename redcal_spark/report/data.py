@@ -36,7 +36,6 @@ class Report:
     parameters: Parameters
     resolved: Resolved
     losses: LossFamily
-    binary: bool
     log: PatchLog
     certificate: Certificate | None
     binary: bool  # scores are one column P(1)
@@ -57,7 +56,6 @@ class Report:
             parameters=pair.parameters,
             resolved=pair.resolved,
             losses=pair.losses,
-            binary=pair.binary,
             log=pair.log,
             certificate=pair.certificate,
             binary=pair.binary,

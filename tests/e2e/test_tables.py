@@ -107,6 +107,8 @@ error: string
 package_version: string
 exports: string
 pruned_at: timestamp[us, tz=UTC]
+measured: string
+digests: string
 """
 
 
