@@ -1,6 +1,6 @@
 """What a configuration may say: one frozen pydantic model per section.
 
-`config_file.load_config` reads one from a file. Table paths are relative to the current directory.
+`config_file.load_config` reads one from a file. Relative paths start at the working folder.
 """
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ class LossFile(Section):
     """A loss kept in a file of its own; loading replaces it by the `Loss` in the file."""
 
     file: Text = Field(
-        description="a .yaml or .csv file, relative to the folder of the config file"
+        description="a .yaml or .csv file; relative to the working folder, as all paths"
     )
     actions: tuple[Text, ...] | None = Field(
         default=None, description="names of the actions, in order"
@@ -303,6 +303,9 @@ class Output(Section):
     )
     suffix: Text = Field(
         default="_reconciled", description="added to the names of new score columns"
+    )
+    normalise: Flag = Field(
+        default=False, description="add scores divided by their sum, which need not be 1"
     )
     mode: Literal["overwrite", "merge", "append"] = Field(
         default="overwrite",

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from redcal_spark.costs import read_costs
-from redcal_spark.errors import FitWarning, GridWarning, UsageError, warn
+from redcal_spark.errors import FitWarning, GridWarning, ModelFileError, UsageError, warn
 from redcal_spark.fixed_point import (
     BITS,
     MAX_CLASSES,
@@ -312,15 +312,25 @@ class LossFamily:
     def cells(self, loss: int) -> slice:
         return slice(int(self.offsets[loss]), int(self.offsets[loss + 1]))
 
-    def to_json(self) -> list[dict[str, Any]]:
+    def to_json(self, quantised: bool) -> list[dict[str, Any]]:
+        """quantised: with the integers that decide, so that nobody need find them again."""
         return [
             {"name": x.name, "actions": list(x.actions), "costs": [list(row) for row in x.costs]}
+            | ({"bits": x.bits, "quantised": x.quantised.tolist()} if quantised else {})
             for x in self.losses
         ]
 
     @classmethod
-    def from_json(cls, data: Sequence[Mapping[str, Any]]) -> LossFamily:
-        return cls([Loss.of(x["name"], x["costs"], x["actions"]) for x in data])
+    def from_json(cls, data: Sequence[Mapping[str, Any]], quantised: bool) -> LossFamily:
+        """Integers that are not those of the costs are refused."""
+        found = cls([Loss.of(x["name"], x["costs"], x["actions"]) for x in data])
+        for loss, given in zip(found.losses, data if quantised else (), strict=False):
+            if (given["bits"], given["quantised"]) != (loss.bits, loss.quantised.tolist()):
+                raise ModelFileError(
+                    f"damaged model: loss {loss.name!r}: the quantised costs are not those of its "
+                    "costs"
+                )
+        return found
 
 
 def cheapest(scores: Scores, action_type: npt.DTypeLike) -> Actions:

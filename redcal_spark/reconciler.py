@@ -165,6 +165,7 @@ class Reconciler:
         return self._certified(pair, points)
 
     def _fit_frame(self, frame: Any) -> ReconciledPair:
+        from redcal_spark.engines.spark_errors import workers_in_words
         from redcal_spark.engines.spark_frames import layout_of, scan_frame
         from redcal_spark.engines.spark_scratch import Scratch
 
@@ -173,9 +174,10 @@ class Reconciler:
         layout = layout_of(frame, self.columns, self.n_classes)
         scratch = Scratch(frame.sparkSession, self.scratch)
         try:
-            scan = scan_frame(
-                frame, self.scanner(layout), scratch, self.driver_budget, self.threads
-            )
+            with workers_in_words():
+                scan = scan_frame(
+                    frame, self.scanner(layout), scratch, self.driver_budget, self.threads
+                )
             self.check_gathered(scan.gathered, "the data")
             self._warn(scan.gathered)
             engine = scan.engine(self.fitting_rules(layout))

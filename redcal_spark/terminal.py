@@ -284,7 +284,7 @@ def runs_table(found: Sequence[RunRow]) -> Table:
         table.add_row(
             row.run_id,
             row.command,
-            row.status,
+            row.status if row.pruned_at is None else f"{row.status}, pruned",
             f"{row.started_at:%Y-%m-%d %H:%M}",
             "" if row.patches is None else f"{row.patches:,}",
             "" if row.rows is None else f"{row.rows:,}",

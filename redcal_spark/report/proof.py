@@ -263,6 +263,10 @@ def outputs(report: Report) -> Iterator[Line]:
         title = "rows" if key == "table" else key
         written = given.get(key) or f"{given['table']}_{key}"
         yield title, joined(name(written), f", version {version}")
+    if "table" in report.versions and report.log and not report.binary:
+        more = "output.normalise: true adds some that do"
+        adds = "the columns …_normalised do" if given.get("normalise") else more
+        yield "sums", f"patched scores need not sum to 1; {adds}"
 
 
 def identity(report: Report) -> Iterator[Line]:

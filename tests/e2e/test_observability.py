@@ -170,7 +170,7 @@ def test_every_command_takes_it(work: Work, command: str) -> None:
 def test_fail_on_what_is_named(work: Work) -> None:
     one_step = ["--set", "reconcile.max_steps=1"]
     assert work.redcal("run", *one_step).code == 3
-    assert work.redcal("run", *one_step).code == 0  # nothing to do
+    assert work.redcal("run", *one_step).code == 3  # nothing to do, and still capped
     for command in (["run", "--force"], ["run"], ["fit"]):
         told = work.redcal(*command, *one_step, "--fail-on", "stalled,capped")
         assert told.code == 1
