@@ -109,10 +109,17 @@ def plain(shape: Shape) -> tuple[ReconciledPair, pa.Table]:
     return pair, pair.apply(table)
 
 
+def as_written(found: pa.Table, label: str) -> pa.Table:
+    """The rows as a run writes them, which says what each was to the fit: here all are fitted."""
+    known = found[label].is_valid()
+    return found.append_column("split", pc.if_else(known, pa.scalar("fit"), pa.scalar("none")))
+
+
 def outputs_before() -> pa.Table:
     """What an older run left of half of the rows: other scores, other actions."""
     table = rows.base()
-    found = Reconciler(losses=LOSSES, **(PARAMETERS | INPUT)).fit(table).apply(table)
+    made = Reconciler(losses=LOSSES, **(PARAMETERS | INPUT)).fit(table)
+    found = as_written(made.apply(table), INPUT["label"])
     place = found.schema.get_field_index("p1_reconciled")
     found = found.set_column(place, "p1_reconciled", pc.divide(found["p1_reconciled"], 2.0))
     return found.filter(pc.equal(pc.bit_wise_and(found["case"], 1), 0))

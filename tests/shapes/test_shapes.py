@@ -15,7 +15,7 @@ import pytest
 
 from redcal_spark.config_file import load_config
 from redcal_spark.runs import Job
-from tests.shapes.cells import Bench, plain, reconciler, refusal, same_rows
+from tests.shapes.cells import Bench, as_written, plain, reconciler, refusal, same_rows
 from tests.shapes.make import collected
 from tests.shapes.page import PAGE, text
 from tests.shapes.shape import NOT_TRIED, OK, Shape
@@ -80,7 +80,7 @@ def test_read_by_the_local_engine(bench: Bench, shape: Shape) -> None:
     assert bench.redcal("audit", "--json").json["rows"] == pair.rows  # of these, the labelled
     assert bench.redcal("run").code == 0
     assert bench.log() == pair.log
-    same_rows(bench.rows(), expected)
+    same_rows(bench.rows(), as_written(expected, shape.keys["label"]))
 
 
 @SHAPE
@@ -112,7 +112,7 @@ def test_run_on_spark(bench: Bench, shape: Shape, spark: Any) -> None:
     assert told.code == 0, told.err
     pair, expected = plain(shape)
     assert bench.log() == pair.log
-    same_rows(bench.rows(spark), expected)
+    same_rows(bench.rows(spark), as_written(expected, shape.keys["label"]))
     assert bench.redcal("audit", "--json").json["rows"] == pair.rows
 
 
@@ -160,7 +160,7 @@ def test_written_into(bench: Bench, shape: Shape, mode: str, engine: str, spark:
     told = bench.redcal("run")
     assert told.code == 0, told.err
     _, expected = plain(shape)
-    same_rows(bench.rows(spark), expected)
+    same_rows(bench.rows(spark), as_written(expected, shape.keys["label"]))
     assert properties(spark, str(target)) == said  # it is still a table of this shape
 
 
