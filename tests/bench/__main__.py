@@ -66,10 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             printed.append(_told(section, chosen, given.quick))
             print(printed[-1], flush=True)
     if given.save is not None:
-        names = " ".join(given.names)
-        save_printed(
-            given.save, f"python -m tests.bench {names}".strip(), machine(), "\n\n".join(printed)
-        )
+        command = " ".join(["python -m tests.bench", *given.names])
+        save_printed(given.save, command, machine(), "\n\n".join(printed))
     return 0
 
 

@@ -26,8 +26,10 @@ from tests.bench.results import FOLDER, Results
 from tests.docs.pages import ROOT
 
 RUN_ID = re.compile(r"\d{8}T\d{6}-[0-9a-f]{6}")
-COMMON = ("--help", "--config", "--set", "--engine", "--quiet", "--verbose", "--json")
-COMMON += ("--log-format",)
+COMMON = (
+    *("--help", "--config", "--set", "--engine"),
+    *("--quiet", "--verbose", "--json", "--log-format"),
+)
 WIDTH = "110"
 
 

@@ -15,7 +15,7 @@ from tests.browser import Browser, find_chromium
 from tests.docs.made import inside
 from tests.docs.pages import DOCS
 
-WIDTH, HEIGHT, SHARPER = 1040, 700, 1.5
+WIDTH, HEIGHT, SHARPER = 1040, 672, 1.5
 COLOURS = 128
 
 

@@ -80,10 +80,15 @@ def test_it_runs_or_says_why_not(fence: Fence) -> None:
 
 
 @pytest.mark.parametrize("page", pages_with("python"))
-def test_python(page: str, folder: Path) -> None:
+def test_python(page: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What a comment behind a print, or on lines of its own, says is printed is printed."""
     names: dict[str, Any] = {}
     for fence in here("python", page):
         exec(compile(fence.text, str(fence), "exec"), names)
+        printed = capsys.readouterr().out.splitlines()
+        said = re.findall(r"^print.*  # (.*)$", fence.text, re.MULTILINE)
+        said += re.findall(r"^# (.*)$", fence.text, re.MULTILINE)
+        assert not said or printed == said
     if "pair" in names:
         assert len(names["pair"].log) > 0, "an example without a patch shows nothing"
 
