@@ -36,8 +36,9 @@ lint: $(READY) ## check rules and layout (ruff)
 types: $(READY) ## check types (mypy, strict)
 	.venv/bin/mypy
 
+# Not --quiet: it hides warnings from --strict, too.
 docs: $(READY) ## build the site of docs/ into out/site; a broken link fails it
-	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --quiet --strict
+	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
 	@echo "out/site/index.html"
 
 docs-serve: $(READY) ## show the site at http://127.0.0.1:8000 while you write

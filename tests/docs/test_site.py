@@ -28,9 +28,11 @@ WIDER_THAN_THE_SCREEN = """
 """
 
 
-def build(to: Path) -> subprocess.CompletedProcess[str]:
+# Not --quiet: it hides warnings from --strict, too.
+def build(to: Path, config: Path = ROOT / "mkdocs.yml") -> subprocess.CompletedProcess[str]:
+    command = ["mkdocs", "build", "--strict", "--config-file", str(config), "--site-dir", str(to)]
     return subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(to)],
+        [sys.executable, "-m", *command],
         cwd=ROOT,
         env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
         capture_output=True,
@@ -45,6 +47,19 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     told = build(folder)
     assert told.returncode == 0, told.stdout + told.stderr
     return folder
+
+
+@pytest.mark.parametrize("link", ["gone.md", "index.md#gone", "/gone.html", "image.png"])
+def test_a_link_that_leads_nowhere_fails_the_build(tmp_path: Path, link: str) -> None:
+    config = tmp_path / "mkdocs.yml"
+    own = f"INHERIT: {ROOT / 'mkdocs.yml'}\ndocs_dir: pages\nnav: [index.md]\nplugins: []\n"
+    config.write_text(own, encoding="utf-8")
+    page = tmp_path / "pages" / "index.md"
+    page.parent.mkdir()
+    page.write_text("# A page\n", encoding="utf-8")
+    assert build(tmp_path / "fine", config).returncode == 0
+    page.write_text(f"# A page\n\n[there]({link})\n", encoding="utf-8")
+    assert build(tmp_path / "broken", config).returncode == 1
 
 
 def test_every_page_is_there(site: Path) -> None:
