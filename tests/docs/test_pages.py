@@ -5,11 +5,14 @@ from __future__ import annotations
 import html
 import json
 import re
+from importlib import metadata
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+import yaml
 
+from redcal_spark import __version__
 from redcal_spark.alerts import CONDITIONS
 from redcal_spark.dashboard import METRICS
 from redcal_spark.ledger import SCHEMA
@@ -75,6 +78,21 @@ def test_the_conditions_of_fail_on() -> None:
     assert [name.strip("`") for name, _ in rows] == list(CONDITIONS)
 
 
+def test_ci_runs_what_people_run() -> None:
+    assert "make lint types docs test" in (ROOT / ".ci/run").read_text(encoding="utf-8")
+    text = (ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8")
+    steps = [step for job in yaml.safe_load(text)["jobs"].values() for step in job["steps"]]
+    assert ".ci/run" in [step.get("run") for step in steps]
+
+
+def test_the_version_has_one_source() -> None:
+    assert metadata.version("redcal-spark") == __version__
+    assert __version__ not in (ROOT / "setup.py").read_text(encoding="utf-8")
+    for page in pages():
+        wheels = re.findall(r"redcal_spark-(\S+?)-py3", page.read_text(encoding="utf-8"))
+        assert {*wheels} <= {__version__}, name_of(page)
+
+
 def test_the_glossary_has_at_most_15_terms() -> None:
     rows = rows_below("reference/glossary.md", "Glossary")
     assert 8 <= len(rows) <= 15
@@ -83,19 +101,15 @@ def test_the_glossary_has_at_most_15_terms() -> None:
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.json")), ids=lambda path: path.stem)
 def test_result_files_say_where_they_come_from(path: Path) -> None:
-    found = Results.load(path)
-    assert found.parts and found.command and found.machine
-    assert re.match(r"20\d\d-\d\d-\d\d", found.date)
-    commits = [found.commit]
-    if found.commit == "see the table":
-        commits = [row[-1] for part in found.parts if part.heads for row in part.rows]
+    data = json.loads(path.read_text(encoding="utf-8"))
+    assert data["machine"] and re.match(r"20\d\d-\d\d-\d\d", data["date"])
+    commits = [data["commit"]]
+    if data["commit"] == "see the table":
+        commits = [row[-1] for part in data["parts"] if "rows" in part for row in part["rows"]]
     assert all(re.fullmatch(r"[0-9a-f]{7,40}\+?", commit) for commit in commits)
-    shown_on = [page for page in pages() if f" {path.stem}" in " ".join(made(page))]
-    assert shown_on, "no page shows it"
-
-
-def made(page: Path) -> list[str]:
-    return MADE.findall(page.read_text(encoding="utf-8"))
+    texts = [page.read_text(encoding="utf-8") for page in pages()]
+    made = " ".join(what for text in texts for what in MADE.findall(text))
+    assert f" {path.stem}" in made or any(path.name in text for text in texts), "on no page"
 
 
 def test_text_beside_figures_was_written_for_them() -> None:
