@@ -38,6 +38,23 @@ def test_the_readme_is_short() -> None:
     assert README.read_text(encoding="utf-8").count("```python") == 1
 
 
+@pytest.mark.parametrize("page", [README, DOCS / "guide/getting-started.md"], ids=name_of)
+def test_what_is_said_of_the_demo_is_what_it_prints(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+
+    def holdout(line: str) -> tuple[float, float]:
+        (numbers,) = re.findall(rf"^triage: {line} +(.*)$", text, re.MULTILINE)
+        *_, before, after = (float(x) for x in re.findall(r"[\d.]+", numbers))
+        return before, after
+
+    apart, now = holdout("rows that disagree")
+    costs = [holdout(f"cost of model_{name}") for name in ("notes", "vitals")]
+    less, more = (round(100 * (1 - after / before)) for before, after in costs)
+    said = " ".join(text.split())
+    assert f"{apart:.0f} % of the patients different ways" in said and f"{now:.1f} %" in said
+    assert f"cost {less} to {more} % less" in said
+
+
 def test_the_picture_is_small() -> None:
     picture = DOCS / "images" / "report.png"
     assert 20_000 < picture.stat().st_size < 300_000
