@@ -49,7 +49,8 @@ class Reconciler:
     """Reconciles two models on labelled rows.
 
     Args:
-        losses: {name: costs}, costs an action x class matrix, or {name: {"costs", "actions"}}.
+        losses: {name: costs}, costs an action x class matrix, or {name: {"costs", "actions"}}. A
+            data frame of costs names the actions by its index and the classes by its columns.
         algorithm: redcal, decision_calibration, reconcile or dc_then_redcal.
         alpha: the margin above which a disagreement counts, the loss rescaled to [0, 1].
         eta: the share of rows from which on a disagreement event is patched.

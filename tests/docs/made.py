@@ -37,7 +37,8 @@ def make(what: str) -> str:
     kind, _, rest = what.partition(" ")
     if kind == "result":
         name, _, key = rest.partition(" ")
-        return results(name).part(key).markdown()
+        # an error stays beside its number
+        return results(name).part(key).markdown().replace(" ± ", "&nbsp;±&nbsp;")
     if kind == "provenance":
         return results(rest).provenance_line
     if kind == "lines":
