@@ -66,7 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             printed.append(_told(section, chosen, given.quick))
             print(printed[-1], flush=True)
     if given.save is not None:
-        command = " ".join(["python -m tests.bench", *given.names])
+        quick = ["--quick"] if given.quick else []
+        command = " ".join(["python -m tests.bench", *given.names, *quick])
         save_printed(given.save, command, machine(), "\n\n".join(printed))
     return 0
 

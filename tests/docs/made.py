@@ -2,6 +2,7 @@
 
 result FILE KEY    the one part of docs/results/FILE.json that has KEY in its heads or first row
 provenance FILE    when, of which commit and on what machine FILE was measured
+notes FILE         the lists in FILE
 lines FILE         all that a program printed, as it printed it
 output COMMAND     what a command prints, after `redcal demo` in a folder of its own
 cli                every command and its options
@@ -41,6 +42,9 @@ def make(what: str) -> str:
         return results(name).part(key).markdown().replace(" ± ", "&nbsp;±&nbsp;")
     if kind == "provenance":
         return results(rest).provenance_line
+    if kind == "notes":
+        parts = (part.markdown() for part in results(rest).parts if part.key.startswith("- "))
+        return "\n".join(parts)
     if kind == "lines":
         text = "\n\n".join(part.markdown() for part in results(rest).parts)
         return f"```text\n{text}\n```"
