@@ -18,6 +18,7 @@ from redcal_spark.errors import RedcalError
 from redcal_spark.logs import FORMATS, Context, Parser, logging_to_stderr
 from redcal_spark.prune import age
 from redcal_spark.screen import Screen, printable
+from redcal_spark.settings import of_a_job
 from redcal_spark.telling import aside
 
 log_line = logging.getLogger("redcal_spark.cli")
@@ -36,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")
     options.screen, options.context = Screen(), Context()
     how = options.quiet, options.verbose, options.log_format, options.context, options.screen
-    with options.screen.on(), logging_to_stderr(*how):
+    with options.screen.on(), logging_to_stderr(*how), of_a_job():
         return _done(options)
 
 

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from redcal_spark.errors import InputError
 from redcal_spark.fixed_point import MAX_CLASSES
+from redcal_spark.settings import setting
 
 MAX_TOLD = 100  # missing columns
 MAX_LISTED = 200
@@ -182,10 +183,11 @@ def _label_form(
         if not shown:
             return None, [
                 f"label column {columns.label!r} has no label in the first {first.num_rows:,} "
-                "rows; if it has names of classes further down, list them in `classes`"
+                "rows; if it has names of classes further down, list them in "
+                f"`{setting('classes')}`"
             ]
-        told = f"label column {columns.label!r} holds text; name the classes with `classes`"
-        return None, [told + shown]
+        told = f"label column {columns.label!r} holds text; name the classes with "
+        return None, [f"{told}`{setting('classes')}`{shown}"]
     return None, [
         f"label column {columns.label!r} has type {kind}; labels are class indices, class names, "
         "0/1 or arrays of numbers"
@@ -226,7 +228,8 @@ def _width_problems(
         if n_classes is not None and width != n_classes and not told:
             name = source if isinstance(source, str) else ", ".join(source[:3])
             told.append(
-                f"column {name!r} has {width} classes, losses and `classes` have {n_classes}"
+                f"column {name!r} has {width} classes, {setting('losses')} and "
+                f"`{setting('classes')}` have {n_classes}"
             )
         if not 2 <= width <= MAX_CLASSES and not told:
             told.append(f"needs 2 to {MAX_CLASSES:,} classes, got {width}")

@@ -18,6 +18,7 @@ from redcal_spark.compare_chart import check_chart, write_chart
 from redcal_spark.config_file import load_config
 from redcal_spark.demo import CONFIG, SCHEMA, SEED, patients
 from redcal_spark.errors import UsageError
+from redcal_spark.guard import few_rows
 from redcal_spark.lookup import explain_id
 from redcal_spark.opening import job_of, model_of, renamed, watched_job
 from redcal_spark.pair import ReconciledPair
@@ -50,6 +51,8 @@ def check(options: argparse.Namespace) -> int:
     job = job_of(options)
     layout = job.check(ids=options.ids)
     rows = job.input.count()
+    if rows is not None and (told := few_rows(job.reconciler.parameters, rows)) is not None:
+        job.listener.note(told)
     split = (
         "all labelled rows are fitted" if job.split is None else f"split by {job.split.column!r}"
     )

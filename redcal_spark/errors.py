@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
+
 
 class RedcalError(Exception):
     """Base of every error this package raises on purpose; its text is meant for the user.
@@ -50,5 +53,18 @@ class ScoreWarning(UserWarning):
     """Scores that are legal but perhaps not meant, such as rows that do not sum to 1."""
 
 
+class FitWarning(UserWarning):
+    """A fit that is legal but perhaps not meant: few rows, one class, costs that are all alike."""
+
+
 class JoinWarning(UserWarning):
     """Rows that a join left out, as asked."""
+
+
+def warn(told: str, category: type[UserWarning]) -> None:
+    """Warn at the line outside of this package that led here: that is the user's."""
+    level, frame = 1, sys._getframe()
+    package = __name__.partition(".")[0]
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(package):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(told, category, stacklevel=level)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from math import ceil
 
 import numpy as np
 
@@ -16,8 +17,10 @@ from redcal_spark.metrics import Metrics, Totals
 from redcal_spark.pair import ReconciledPair
 from redcal_spark.parameters import Parameters, auto_beta
 from redcal_spark.patches import PatchLog
+from redcal_spark.settings import setting
 
 FAR = 10  # a beta so many times below `auto` fits noise
+FEW = 100  # rows to fit on
 
 
 def mean_loss(point: Point, losses: LossFamily) -> Fraction:
@@ -71,8 +74,31 @@ def warning(points: Sequence[Point], losses: LossFamily) -> str | None:
         told += f" ({rounds:,} rounds)" if rounds > 1 else " (1 round)"
     return (
         f"{told} raised the mean loss on the judged rows from {low:.6g} to {high:.6g} (rescaled to "
-        f"[0, 1]); guard: best_prefix would keep the first {best.steps:,}"
+        f"[0, 1]); reconcile.guard: best_prefix would keep the first {best.steps:,}"
     )
+
+
+def doubts(parameters: Parameters, totals: Totals, classes: Sequence[str] | None) -> list[str]:
+    """What to say before a fit that is perhaps not meant, of the rows it would be fitted on."""
+    told = (
+        few_rows(parameters, totals.rows),
+        one_class(totals, classes),
+        beta_warning(parameters, totals.rows),
+    )
+    return [text for text in told if text is not None]
+
+
+def few_rows(parameters: Parameters, rows: int) -> str | None:
+    """What to say if a fit rests on few rows, or if one row alone is enough for a patch."""
+    eta = None if parameters.algorithm == "decision_calibration" else parameters.eta
+    least = None if eta is None else max(1, ceil(exact(eta) * rows))
+    if rows >= FEW and least != 1:
+        return None
+    told = "1 row" if rows == 1 else f"{rows:,} rows"
+    if least is not None:
+        event = "one row" if least == 1 else f"{least} rows"
+        told += f", where an event of {event} reaches {setting('eta', eta)},"
+    return f"the fit rests on {told} and may not hold on other rows"
 
 
 def beta_warning(parameters: Parameters, rows: int) -> str | None:
@@ -85,8 +111,9 @@ def beta_warning(parameters: Parameters, rows: int) -> str | None:
     if given * FAR > auto:
         return None
     return (
-        f"beta: {float(given):g} is {float(auto / given):,.0f} times below the noise of {rows:,} "
-        f"rows, so that patches would fit that; beta: auto would be {float(auto):g}"
+        f"{setting('beta')} {float(given):g} is {float(auto / given):,.0f} times below the noise "
+        f"of {rows:,} rows, so that patches would fit that; {setting('beta', 'auto')} would be "
+        f"{float(auto):g}"
     )
 
 

@@ -82,7 +82,7 @@ def _explained(job: Job, pair: ReconciledPair, row: pa.Table) -> Explanation | s
     except InputError as err:
         if not job.skip:
             raise
-        return f"{err}\n  (on_bad_rows: skip passed it through untouched)"
+        return f"{err}\n  (input.on_bad_rows: skip passed it through untouched)"
 
 
 # --- the input as it was --------------------------------------------------------------------------

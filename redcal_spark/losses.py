@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -13,7 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from redcal_spark.errors import GridWarning, UsageError
+from redcal_spark.costs import read_costs
+from redcal_spark.errors import FitWarning, GridWarning, UsageError, warn
 from redcal_spark.fixed_point import (
     BITS,
     MAX_CLASSES,
@@ -35,17 +35,20 @@ class Loss:
     """A K x d matrix of costs, action x class, with names for both where the user gave them.
 
     `costs` are the user's own; `quantised` the costs rescaled to [0, 1] on the grid 2^-bits.
+    classes: the columns of the data frame that the costs came in, if they were names.
     """
 
     name: str
     costs: tuple[tuple[float, ...], ...]
     actions: tuple[str, ...]
+    classes: tuple[str, ...] | None = None
 
     @classmethod
     def of(cls, name: str, costs: Any, actions: Sequence[str] | None = None) -> Loss:
         """Check a matrix the user gave. Problems are told all at once."""
-        matrix, problems = _matrix(costs)
-        if matrix is not None:
+        given, problems = read_costs(costs)
+        if given is not None:
+            matrix = given.matrix
             if len(matrix) < 2:
                 problems.append(f"needs at least 2 actions (rows), got {len(matrix)}")
             if not 2 <= matrix.shape[1] <= MAX_CLASSES:
@@ -54,6 +57,11 @@ class Loss:
                 )
             if actions is not None and len(actions) != len(matrix):
                 problems.append(f"{len(actions)} action names for {len(matrix)} rows of costs")
+            elif None not in (actions, given.actions) and tuple(actions or ()) != given.actions:
+                problems.append(
+                    f"the actions are {_listed(actions)}, and the rows of the costs are called "
+                    f"{_listed(given.actions)}; name them once, or in the same order"
+                )
             bad = np.argwhere(~np.isfinite(matrix))
             if len(bad):
                 a, j = bad[0]
@@ -62,14 +70,21 @@ class Loss:
                 )
             elif matrix.size and not np.isfinite(float(matrix.max()) - float(matrix.min())):
                 problems.append("the range of the costs is too large for float64")
+            actions = given.actions if actions is None else actions
         if actions is not None and len(set(actions)) != len(actions):
             problems.append(f"action names repeat: {', '.join(map(str, actions))}")
         if problems:
             raise UsageError("; ".join(f"loss {name!r}: {problem}" for problem in problems))
-        assert matrix is not None
+        assert given is not None
         names = tuple(map(str, actions if actions is not None else range(len(matrix))))
-        loss = cls(name, tuple(tuple(row) for row in matrix.tolist()), names)
+        loss = cls(name, tuple(tuple(row) for row in matrix.tolist()), names, given.classes)
         loss._warn_of_merged_costs()
+        if len(set(loss.costs)) == 1:
+            warn(
+                f"loss {name!r}: every action costs the same in each class, so that no action is "
+                "ever worse than another and there is nothing to reconcile",
+                FitWarning,
+            )
         return loss
 
     @property
@@ -127,30 +142,15 @@ class Loss:
         merged = [sorted(same) for same in values.values() if len(same) > 1]
         if merged:
             shown = "; ".join(", ".join(map(repr, same[:4])) for same in merged[:3])
-            warnings.warn(
+            warn(
                 f"loss {self.name!r}: {len(merged)} groups of distinct costs are equal on the grid "
                 f"2^-{self.bits} of the rescaled loss: {shown}",
                 GridWarning,
-                stacklevel=4,
             )
 
 
-def _matrix(costs: Any) -> tuple[Floats | None, list[str]]:
-    try:
-        rows = [list(row) for row in costs]
-    except TypeError:
-        return None, ["costs must be a matrix: one list of class costs per action"]
-    widths = [len(row) for row in rows]
-    if len(set(widths)) > 1:
-        return None, [f"rows of different width: {widths}"]
-    for a, row in enumerate(rows):
-        for j, cost in enumerate(row):
-            if isinstance(cost, bool | np.bool_ | str | bytes) or cost is None:
-                return None, [f"cost of action {a}, class {j} is not a number: {cost!r}"]
-    try:
-        return np.array(rows, dtype=np.float64).reshape(len(rows), -1), []
-    except (TypeError, ValueError, OverflowError):
-        return None, ["costs must be numbers"]
+def _listed(names: Sequence[str] | None) -> str:
+    return ", ".join(map(repr, names or ()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,6 +204,11 @@ class LossFamily:
         names = [loss.name for loss in losses]
         if len(set(names)) < len(names):
             raise UsageError(f"loss names repeat: {', '.join(names)}")
+        named = [loss for loss in losses if loss.classes is not None]
+        if len({loss.classes for loss in named}) > 1:
+            told = "; ".join(f"{loss.name!r}: {_listed(loss.classes)}" for loss in named)
+            raise UsageError(f"losses must have the same classes (columns) in one order: {told}")
+        self.classes = named[0].classes if named else None
         self.losses = tuple(losses)
         self.offsets = np.cumsum([0, *(loss.n_actions for loss in losses)])
         sizes = [loss.n_actions for loss in losses]
@@ -216,7 +221,10 @@ class LossFamily:
 
     @classmethod
     def of(cls, losses: Any) -> LossFamily:
-        """A family from what users write: {name: matrix} or {name: {"costs": ..., ...}}."""
+        """A family from what users write: {name: matrix} or {name: {"costs": ..., ...}}.
+
+        A matrix is lists, an array, or a data frame whose index and columns name both sides.
+        """
         if losses is None:
             return cls(())
         if isinstance(losses, LossFamily):

@@ -18,6 +18,7 @@ from redcal_spark.kernel import Rules, replay
 from redcal_spark.losses import LossFamily
 from redcal_spark.patches import Patch
 from redcal_spark.readings import Mask, Problems, read
+from redcal_spark.settings import setting
 
 SUFFIX = "_reconciled"
 
@@ -74,8 +75,8 @@ class OutputNames:
         if clash:
             raise InputError(
                 f"{where} has already the column{'s' if len(clash) > 1 else ''} "
-                f"{', '.join(map(repr, clash))}; name the new ones otherwise with "
-                "output.suffix, for instance --set output.suffix=_v2"
+                f"{', '.join(map(repr, clash))}; name the new ones otherwise, for instance with "
+                + setting("suffix", "_v2")
             )
         counts = Counter(name.casefold() for name in new)
         twice = sorted({name for name in new if counts[name.casefold()] > 1})

@@ -25,7 +25,8 @@ from redcal_spark.output import OutputNames, extend
 from redcal_spark.parameters import Parameters, Resolved, Status
 from redcal_spark.patches import PatchLog
 from redcal_spark.readings import Problems
-from redcal_spark.tables import batches, from_numpy, to_arrow
+from redcal_spark.settings import called_from_python, setting
+from redcal_spark.tables import batches, from_numpy, to_arrow, with_columns
 from redcal_spark.whole import write_whole
 
 SCHEMA_VERSION = 1
@@ -61,6 +62,7 @@ class ReconciledPair:
     def rules(self) -> Rules:
         return rules_of(self.parameters, self.losses, self.binary)
 
+    @called_from_python
     def apply(
         self,
         data: Any,
@@ -85,15 +87,7 @@ class ReconciledPair:
             table = self._extended(from_numpy(self.columns, data, model_2), suffix, skip)
             return tuple(_to_numpy(table.column(name)) for name in names.scores)
         table = to_arrow(data, self.columns.names(label=False))
-        extended = self._extended(table, suffix, skip)
-        if isinstance(data, pa.RecordBatch):
-            return next(iter(extended.combine_chunks().to_batches()), _empty(extended.schema))
-        if isinstance(data, pa.Table) or not hasattr(data, "assign"):
-            return extended  # Arrow for Arrow, and for what only gives Arrow
-        added = names.all(skip)
-        new = extended.select(added).to_pandas()
-        new.index = data.index
-        return data.assign(**{name: new[name] for name in added})
+        return with_columns(data, self._extended(table, suffix, skip), names.all(skip))
 
     def _apply_to_frame(self, frame: Any, suffix: str, skip: bool) -> Any:
         from redcal_spark.engines.spark_frames import apply_to_frame
@@ -114,11 +108,13 @@ class ReconciledPair:
             found.append(self.apply_batch(batch, layout, suffix, problems, start, skip))
             start += batch.num_rows
         if not skip:
-            problems.raise_if_any("the data")
+            way_out = f"\n  ({setting('on_bad_rows', 'skip')} passes such rows through untouched)"
+            problems.raise_if_any("the data", way_out)
         if not found:
             found = [self.apply_batch(_empty(table.schema), layout, suffix, problems, 0, skip)]
         return pa.Table.from_batches(found)
 
+    @called_from_python
     def explain(self, row: Any, model_2: Any = None) -> Explanation:
         """Every patch that touches one row, and why, or why none does.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -20,10 +19,10 @@ from redcal_spark.certificate import certify
 from redcal_spark.columns import Columns, Layout, plan
 from redcal_spark.engines.base import Engine
 from redcal_spark.engines.local import LocalEngine
-from redcal_spark.errors import InputError, ScoreWarning, UsageError
+from redcal_spark.errors import FitWarning, InputError, ScoreWarning, UsageError, warn
 from redcal_spark.fixed_point import MAX_ROWS
 from redcal_spark.gather import Gathered, Piece, Scanner, each_alone, gather
-from redcal_spark.guard import beta_warning
+from redcal_spark.guard import doubts
 from redcal_spark.history import Point, history
 from redcal_spark.kernel import Rules
 from redcal_spark.losses import LossFamily
@@ -32,6 +31,7 @@ from redcal_spark.pair import ReconciledPair, is_spark, rules_of
 from redcal_spark.parallel import ordered
 from redcal_spark.parameters import Parameters, Status
 from redcal_spark.patches import Patch
+from redcal_spark.settings import called_from_python, setting
 from redcal_spark.splits import Split
 from redcal_spark.tables import batches, from_numpy, to_arrow
 
@@ -112,13 +112,18 @@ class Reconciler:
         self.losses = LossFamily.of(losses)
         if self.parameters.needs_losses and not len(self.losses):
             raise UsageError(f"losses: {algorithm} needs at least one")
-        names = None if classes is None else tuple(map(str, classes))
+        names = self.losses.classes if classes is None else tuple(map(str, classes))
         self.columns = Columns(_source(model_1), _source(model_2), label, id, names)
         if on_bad_rows not in ("error", "skip"):
             raise UsageError(f"on_bad_rows: must be 'error' or 'skip', got {on_bad_rows!r}")
         d = self.losses.n_classes
         if names is not None and d is not None and len(names) != d:
             raise UsageError(f"classes: {len(names)} names, but the losses have {d} classes")
+        if self.losses.classes not in (None, names):
+            raise UsageError(
+                f"classes: are {', '.join(names or ())}, and the columns of the costs are "
+                f"{', '.join(self.losses.classes or ())}; give both in the same order"
+            )
         if threads is not None and threads < 1:
             raise UsageError(f"threads: must be 1 or more, got {threads}")
         if engine not in ("auto", "local", "spark"):
@@ -136,8 +141,12 @@ class Reconciler:
             return self.losses.n_classes
         return None if self.columns.classes is None else len(self.columns.classes)
 
+    @called_from_python
     def fit(self, data: Any, model_2: Any = None, labels: Any = None) -> ReconciledPair:
-        """Fit on a table (pandas, Arrow, Spark), or on arrays: fit(scores_1, scores_2, labels)."""
+        """Fit on a table (pandas, polars, Arrow, Spark), or on arrays: fit(scores_1, scores_2, y).
+
+        Rows without a label are not fitted: null, None, and in pandas and numpy NaN.
+        """
         if is_spark(data) and self.engine != "local":
             return self._fit_frame(data)
         if is_spark(data):
@@ -155,7 +164,7 @@ class Reconciler:
 
             return self._fit_frame(get_session().createDataFrame(table))
         gathered, layout = self.gather(batches(table), table.schema, "the data")
-        self._warn(gathered.fit.rows)
+        self._warn(gathered)
         pair = self.fit_gathered(gathered, layout)
         spread = partial(ordered, threads=self.threads)
         fit = gathered.fit
@@ -174,17 +183,20 @@ class Reconciler:
                 frame, self.scanner(layout), scratch, self.driver_budget, self.threads
             )
             self.check_gathered(scan.gathered, "the data")
-            self._warn(scan.gathered.fit.rows)
+            self._warn(scan.gathered)
             engine = scan.engine(self.fitting_rules(layout))
             pair = self.fit_gathered(scan.gathered, layout, engine=engine)
             return _certified(pair, scan.histories(pair.rules, pair.log)["fit"])
         finally:
             scratch.close()
 
-    def _warn(self, rows: int) -> None:
-        told = beta_warning(self.parameters, rows)
-        if told is not None:
-            log.warning(told)
+    def doubts(self, gathered: Gathered) -> list[str]:
+        """What to say before a fit that is perhaps not meant."""
+        return doubts(self.parameters, gathered.fit.totals, self.columns.classes)
+
+    def _warn(self, gathered: Gathered) -> None:
+        for told in self.doubts(gathered):
+            warn(told, FitWarning)
 
     def gather(
         self,
@@ -233,9 +245,9 @@ class Reconciler:
         if not gathered.rows:
             raise InputError(f"{where} has no rows")
         if self.on_bad_rows == "error":
-            gathered.problems.raise_if_any(
-                where, "\n  (on_bad_rows: skip passes such rows through untouched)"
-            )
+            skip = setting("on_bad_rows", "skip")
+            advice = f"\n  ({skip} passes such rows through untouched)"
+            gathered.problems.raise_if_any(where, advice)
         if not gathered.fit.rows:
             raise InputError(
                 f"{where} has no rows to fit on: of {gathered.rows:,} rows "
@@ -250,11 +262,10 @@ class Reconciler:
         if gathered.rows >= MAX_ROWS:
             raise InputError(f"{where} has {gathered.rows:,} rows; exact sums need fewer than 2^37")
         if gathered.off_sum:
-            warnings.warn(
+            warn(
                 f"{where}: on {gathered.off_sum:,} of {gathered.rows:,} rows the scores of a model "
                 "do not sum to 1 (by more than 0.001); they are used as they are",
                 ScoreWarning,
-                stacklevel=4,
             )
 
     def fit_gathered(

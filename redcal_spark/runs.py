@@ -18,7 +18,6 @@ from redcal_spark.columns import Columns, Layout, plan
 from redcal_spark.config import Config
 from redcal_spark.dashboard import METRICS, metrics_table
 from redcal_spark.errors import InputError, RedcalError, RunError, ScratchError, UsageError
-from redcal_spark.guard import beta_warning, one_class
 from redcal_spark.history import Point
 from redcal_spark.ledger import Ledger, RunRow, config_digest, fingerprint
 from redcal_spark.metrics import Metrics, Totals
@@ -29,6 +28,7 @@ from redcal_spark.patches import Patch, PatchLog
 from redcal_spark.progress import Progress
 from redcal_spark.reconciler import Reconciler
 from redcal_spark.records import HISTORY, history_table
+from redcal_spark.settings import of_a_job
 from redcal_spark.store.base import Commit, Table
 from redcal_spark.store.inputs import open_input, pinned, split_of
 from redcal_spark.store.targets import RUN_ID, target_of
@@ -73,7 +73,7 @@ class Job:
             name: {"costs": loss.costs, "actions": loss.actions}
             for name, loss in self.config.losses.items()
         }
-        with _noted(self.listener):
+        with _noted(self.listener), of_a_job():
             return Reconciler(
                 losses=losses,
                 **parameters.model_dump(exclude={"guard"}),
@@ -162,12 +162,8 @@ class Job:
             self._unchanged(identity)  # if it changed, that is the reason
             raise
         self._unchanged(identity)
-        for told in (
-            beta_warning(self.reconciler.parameters, found.gathered.fit.rows),
-            one_class(found.gathered.fit.totals, self.reconciler.columns.classes),
-        ):
-            if told is not None:
-                self.listener.note(told)
+        for told in self.reconciler.doubts(found.gathered):
+            self.listener.note(told)
         return found
 
     def scanned(self, table: Table, reader: Reconciler, *, tell: bool = True) -> Scanned:

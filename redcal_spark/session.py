@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from redcal_spark.engines.spark_errors import is_sparks, told
 from redcal_spark.errors import RunError, UsageError
+from redcal_spark.settings import setting
 
 # Why each: a laptop is no cluster.
 LOCAL = {
@@ -114,7 +115,7 @@ def local_session(**settings: str) -> SparkSession:
     except ImportError as err:
         raise UsageError(
             "delta-spark is not installed: pip install 'redcal-spark[spark]' "
-            "(--engine local needs no Spark)"
+            f"({setting('engine', 'local')} needs no Spark)"
         ) from err
     with _quiet() as said:
         try:
@@ -128,7 +129,7 @@ def _need_java() -> None:
     if shutil.which("java") is None and not (home and os.path.exists(f"{home}/bin/java")):
         raise UsageError(
             "Spark needs Java 17 or later, and there is no `java` on PATH and no JAVA_HOME; "
-            "install one, or use --engine local, which needs neither Java nor Spark"
+            f"install one, or use {setting('engine', 'local')}, which needs neither Java nor Spark"
         )
 
 
@@ -139,13 +140,13 @@ def _why(err: Exception, said: str) -> str:
         return (
             "Spark could not fetch Delta's jars from its Maven repositories; set "
             "spark.jars.repositories or spark.jars.ivySettings to a mirror that has "
-            "io.delta:delta-spark, or use --engine local, which needs no jars"
+            f"io.delta:delta-spark, or use {setting('engine', 'local')}, which needs no jars"
         )
     last = [line for line in text.splitlines() if line.strip()][-3:]
     return (
         f"Spark did not start: {err}\n  "
         + "\n  ".join(last)
-        + "\n  (--engine local needs no Spark)"
+        + f"\n  ({setting('engine', 'local')} needs no Spark)"
     )
 
 

@@ -11,6 +11,7 @@ from pyspark.errors import PySparkException
 
 from redcal_spark.errors import RunError, ScratchError
 from redcal_spark.packing import DAMAGED
+from redcal_spark.settings import setting
 
 UNREADABLE = ("FAILED_READ_FILE", "FILE_NOT_EXIST", "FileNotFoundException", "ChecksumException")
 # What a disk says, which Spark tells at the end of a long chain of causes.
@@ -59,4 +60,4 @@ def over_scratch(place: str, run: str, *, from_input: bool = False) -> Iterator[
         if run in str(err) and any(word in str(err) for word in UNREADABLE):
             raise ScratchError(f"{place}: blocks cannot be read: {told(err)}") from err
         why = " ".join(filter(None, (told(err), of_a_worker(err))))
-        raise RunError(f"engine.scratch: a job over blocks in {place} failed: {why}") from err
+        raise RunError(f"{setting('scratch')}: a job over blocks in {place} failed: {why}") from err

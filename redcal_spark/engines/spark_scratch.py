@@ -15,6 +15,7 @@ from redcal_spark.counters import Counters
 from redcal_spark.engines.scratch import PREFIX, is_leftover, is_path, remove_folder, run_name
 from redcal_spark.engines.spark_errors import over_scratch
 from redcal_spark.errors import UsageError
+from redcal_spark.settings import setting
 from redcal_spark.tasks import DDL
 
 
@@ -60,8 +61,8 @@ class Scratch:
     def _next(self) -> str:
         if self.place is None:
             raise UsageError(
-                "engine.scratch: must name a path or a catalog schema that every worker sees, "
-                "since this session is not a local one"
+                f"{setting('scratch')}: must name a path or a catalog schema that every worker "
+                "sees, since this session is not a local one"
             )
         if not self._made:
             self.remove_leftovers()
@@ -106,7 +107,7 @@ class Scratch:
             listed = f"SHOW TABLES IN {quoted(self.place)} LIKE '{PREFIX}*'"
             found = self.spark.sql(listed).collect()
         except AnalysisException as err:
-            raise UsageError(f"engine.scratch: no schema {self.place}") from err
+            raise UsageError(f"{setting('scratch')}: no schema {self.place}") from err
         names = [row["tableName"] for row in found]
         dead_tables = [n for n in names if is_leftover(n.rsplit("_", 1)[0])]
         for name in dead_tables:

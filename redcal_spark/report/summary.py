@@ -203,8 +203,9 @@ def notices(report: Report) -> Iterator[Notice]:
     worse = list(_worse(report)) if "judge" in report.audits else []
     if worse:
         advice = (
-            "Corrections may have fitted noise: guard: best_prefix keeps only those that did good "
-            "on the judged rows, and beta: auto calibrates no finer than the noise."
+            "Corrections may have fitted noise: reconcile.guard: best_prefix keeps only those that "
+            "did good on the judged rows, and reconcile.beta: auto calibrates no finer than the "
+            "noise."
         )
         yield Notice("warn", "Worse on rows that the fit never saw", [*worse, advice])
     if "judge" not in report.audits:

@@ -60,7 +60,7 @@ def test_a_cluster_needs_a_place_that_every_worker_sees(spark: Any) -> None:
         model = reconciler(problem, driver_budget=0)
         told = refused(UsageError, lambda: model.fit(frame))
     assert told == (
-        "engine.scratch: must name a path or a catalog schema that every worker sees, "
+        "scratch: must name a path or a catalog schema that every worker sees, "
         "since this session is not a local one"
     )
 

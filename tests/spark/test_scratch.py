@@ -123,7 +123,7 @@ def tables(spark: Any) -> list[str]:
 
 def test_a_schema_that_is_not_there(spark: Any) -> None:
     told = refused(UsageError, lambda: fit(spark, "no_such_schema"))
-    assert told == "engine.scratch: no schema no_such_schema"
+    assert told == "scratch: no schema no_such_schema"
 
 
 def test_a_damaged_block_is_noticed(

@@ -80,7 +80,7 @@ def test_no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     assert refused(UsageError, local_session) == (
         "Spark needs Java 17 or later, and there is no `java` on PATH and no JAVA_HOME; "
-        "install one, or use --engine local, which needs neither Java nor Spark"
+        "install one, or use engine.name: local, which needs neither Java nor Spark"
     )
 
 
@@ -121,7 +121,7 @@ except RunError as err:
     assert done.stdout.strip() == (
         "Spark could not fetch Delta's jars from its Maven repositories; set "
         "spark.jars.repositories or spark.jars.ivySettings to a mirror that has "
-        "io.delta:delta-spark, or use --engine local, which needs no jars"
+        "io.delta:delta-spark, or use engine.name: local, which needs no jars"
     )
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -237,7 +237,8 @@ def test_bad_rows_are_refused_unless_skipped(pair: ReconciledPair, kind: str) ->
         kind, "with NaN or infinity; first: row 3: [nan, 1.0]"
     )
     assert refused(InputError, action[kind]).startswith(
-        f"the data has rows that cannot be used:\n  column 'model_1': 1 row {line}"
+        f"the data has rows that cannot be used:\n  column 'model_1': 1 row {line}\n"
+        "  (on_bad_rows='skip' passes such rows through untouched)"
     )
 
 
@@ -247,8 +248,8 @@ def test_bad_rows_are_refused_unless_skipped(pair: ReconciledPair, kind: str) ->
 def test_a_column_that_exists_is_never_replaced(pair: ReconciledPair) -> None:
     table = pa.table({"model_1": ONE_SIDED, "model_2": OTHER, "touched": [1, 2, 3, 4]})
     assert refused(InputError, lambda: pair.apply(table)) == (
-        "the data has already the column 'touched'; name the new ones otherwise with "
-        "output.suffix, for instance --set output.suffix=_v2"
+        "the data has already the column 'touched'; name the new ones otherwise, for "
+        "instance with suffix='_v2'"
     )
     again = pair.apply(table.drop_columns("touched"))
     found = refused(InputError, lambda: pair.apply(again))

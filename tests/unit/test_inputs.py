@@ -448,7 +448,7 @@ def test_names_that_are_taken_and_the_way_out() -> None:
     put(rows(Touched=pa.array([1] * N), a_reconciled=lists(P1), t_agree=pa.array([1] * N)))
     assert refused(InputError, job().check) == (
         "rows has already the columns 'a_reconciled', 't_agree', 'Touched'; name the new ones "
-        "otherwise with output.suffix, for instance --set output.suffix=_v2"
+        "otherwise, for instance with output.suffix: _v2"
     )
     run(suffix="_v2")
     assert {"Touched", "touched_v2", "a_v2", "t_agree_v2"} <= set(done().column_names)

@@ -23,10 +23,10 @@ CONFIG = frozenset({"config_base", "config_yaml", "config", "config_file"})
 # From bottom to top. A module may import those of its own layer, but not in a circle, and those
 # below. A folder counts as one module.
 LAYERS: tuple[Iterable[str], ...] = (
-    ("errors", "redaction", "counters", "signals", "whole"),
+    ("errors", "redaction", "counters", "settings", "signals", "whole"),
     ("fixed_point", "room"),
     ("parameters",),
-    ("losses", "events", "patches", "blocks"),
+    ("costs", "losses", "events", "patches", "blocks"),
     ("kernel", "columns", "readings"),
     ("statistics", "splits", "output", "parallel"),
     ("metrics",),
@@ -64,8 +64,10 @@ ONLY = {module: CONFIG | {"errors", "redaction"} for module in CONFIG}
 WORKER_MODULES = frozenset(
     {
         "errors",
+        "settings",
         "fixed_point",
         "parameters",
+        "costs",
         "losses",
         "events",
         "patches",
@@ -90,7 +92,7 @@ SPARK_LIBRARIES = frozenset({"pyspark", "delta"})
 SPARK_FILES = ("engines/spark*.py", "store/spark*.py", "session.py")
 
 # Not needed before something asks for them, and slow to import.
-HEAVY = SPARK_LIBRARIES | {"pandas", "deltalake", "pydantic", "rich", "matplotlib"}
+HEAVY = SPARK_LIBRARIES | {"pandas", "deltalake", "pydantic", "polars", "rich", "matplotlib"}
 
 
 @dataclass(frozen=True)
