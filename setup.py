@@ -16,7 +16,7 @@ BASE = [
     "pyarrow>=18",
     # PySpark 4.2 warns on pandas 3.
     "pandas>=2.2,<3",
-    "deltalake>=1.0",
+    "deltalake>=1.6",
     "pydantic>=2.10,<3",
     "PyYAML>=6",
     "rich>=13",

@@ -101,8 +101,8 @@ engine: {{name: spark, scratch: {scratch}}}
 # MAGIC ## The first night
 # MAGIC
 # MAGIC `main([...])` is the command `redcal run -c triage.yaml`; the job calls nothing else. It
-# MAGIC returns the exit code: 0 converged or nothing to do, 3 finished but not converged, 1 and 2
-# MAGIC failed.
+# MAGIC returns the exit code: 0 converged, 3 finished but not converged, 1 and 2 failed; a run that
+# MAGIC has nothing to do returns that of the run that did it.
 
 # COMMAND ----------
 

@@ -22,8 +22,8 @@ def _status(name: str) -> Callable[[Outcome], str | None]:
 
 def _certificate(found: Outcome) -> str | None:
     checks = json.loads(found.row.certificate or "{}").get("checks", ())
-    failed = [check["name"] for check in checks if check["verdict"] == "fail"]
-    return f"the certificate fails on the judged rows: {', '.join(failed)}" if failed else None
+    failed = [check["name"] for check in checks if check["verdict"] in ("violated", "fail")]
+    return f"violated on the holdout rows: {', '.join(failed)}" if failed else None
 
 
 def _rows(count: Callable[[RunRow], int | None], what: str) -> Callable[[Outcome], str | None]:

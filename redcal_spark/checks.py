@@ -2,24 +2,42 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Context, Decimal
 from fractions import Fraction
 from typing import Any, Literal, Protocol, get_args
 
 from redcal_spark.errors import ModelFileError
+from redcal_spark.exact_numbers import (
+    Number,
+    Root,
+    approximate,
+    compare,
+    number_of,
+    shown,
+    text_of,
+)
 from redcal_spark.intervals import Interval
 from redcal_spark.kernel import Rules
 from redcal_spark.losses import LossFamily
 from redcal_spark.parameters import Parameters, Resolved, Status
 from redcal_spark.patches import PatchLog
 
-Verdict = Literal["pass", "fail", "not covered"]
+Verdict = Literal["holds", "violated", "undecided", "not covered", "not done"]
+Kind = Literal["promise", "theory", "bookkeeping"]
 Relation = Literal["<", "<=", ">", ">=", "=="]
 SplitName = Literal["fit", "judge"]
 When = Literal["before", "after"]
+
+
+PROMISES = frozenset(
+    {
+        *("largest_event", "largest_gap", "calibration_gap"),
+        *("decision_loss", "decision_loss_from_input", "brier_decrease"),
+        *("loss_fell", "both_losses_fell"),
+    }
+)
+TOO_FEW = "too few holdout rows to tell: the interval contains the bound"
 
 
 class Fitted(Protocol):
@@ -47,26 +65,6 @@ class Fitted(Protocol):
     def zero_calibrations(self) -> int: ...
 
 
-@dataclass(frozen=True)
-class Root:
-    """The square root of a fraction, kept exact by its square."""
-
-    square: Fraction
-
-    def __post_init__(self) -> None:
-        if self.square < 0:
-            raise ValueError(f"no square root of {self.square}")
-
-
-Number = Fraction | Root
-
-
-def compare(one: Number, two: Number) -> int:
-    """-1, 0 or 1, exactly: squares with their signs have the same order."""
-    a, b = (x.square if isinstance(x, Root) else x * abs(x) for x in (one, two))
-    return (a > b) - (a < b)
-
-
 def holds(measured: Number, relation: Relation, bound: Number) -> bool:
     order = compare(measured, bound)
     return {
@@ -78,12 +76,24 @@ def holds(measured: Number, relation: Relation, bound: Number) -> bool:
     }[relation]
 
 
+def said(
+    measured: Number, relation: Relation, bound: Number, interval: Interval | None
+) -> Literal["holds", "violated", "undecided"]:
+    """What the numbers say. Of an interval the worse end must be within the bound to hold it."""
+    ends = (measured, measured) if interval is None else (interval.low, interval.high)
+    true = [holds(end, relation, bound) for end in ends]
+    return "holds" if all(true) else "undecided" if any(true) else "violated"
+
+
 @dataclass(frozen=True)
 class Check:
     """One claim: `measured` `relation` `bound`.
 
-    verdict: pass and fail are about the numbers. not covered: the theorem promises nothing here, or
-    there are too few rows to tell; `why` says so. measured is None where nobody measured.
+    verdict: holds and violated are what the numbers say, with an interval what all of it says.
+    undecided: there are too few rows to tell. not covered: theory promises nothing here. not done:
+    nobody looked; `redcal evaluate` does. `why` says more. measured is None where nobody measured.
+    scale: users' units for one unit of these numbers: of a loss the spread of its costs, of the
+    Brier score of a single column P(1) one half, which makes it the mean of (f - y)^2.
     """
 
     name: str
@@ -97,16 +107,17 @@ class Check:
     loss: str | None = None
     model: int | None = None
     interval: Interval | None = None
+    scale: Fraction = Fraction(1)
 
     def __post_init__(self) -> None:
         kinds = ((self.verdict, Verdict), (self.relation, Relation), (self.split, SplitName))
         for value, kind in kinds:
             if value not in get_args(kind):
                 raise ValueError(f"check {self.name!r}: {value!r} is none of {get_args(kind)}")
-        if self.verdict != "not covered" and self.holds != (self.verdict == "pass"):
+        if self.verdict in ("holds", "violated") and self.said != self.verdict:
             raise ValueError(f"check {self.name!r}: its numbers do not say {self.verdict!r}")
-        if self.verdict == "not covered" and not self.why:
-            raise ValueError(f"check {self.name!r}: not covered, and no reason")
+        if self.verdict not in ("holds", "violated") and not self.why:
+            raise ValueError(f"check {self.name!r}: {self.verdict}, and no reason")
 
     @classmethod
     def of(
@@ -119,40 +130,53 @@ class Check:
         *,
         split: SplitName = "fit",
         uncovered: str | None = None,
+        undecided: str | None = None,
+        undone: str | None = None,
         why: str = "",
         loss: str | None = None,
         model: int | None = None,
         interval: Interval | None = None,
+        scale: Fraction = Fraction(1),
     ) -> Check:
-        """The check with its verdict. uncovered: why nothing is promised, if so.
+        """The check with its verdict.
 
-        A number with an interval fails only if all of the interval does.
+        uncovered: why nothing is promised; undecided: why there is nothing to tell by; undone: why
+        nobody measured. Else the numbers decide.
         """
         verdict: Verdict
-        if uncovered is not None or measured is None:
-            verdict, why = "not covered", uncovered or why
-        elif holds(measured, relation, bound):
-            verdict = "pass"
-        elif interval is not None and (
-            holds(interval.low, relation, bound) or holds(interval.high, relation, bound)
-        ):
-            verdict, why = "not covered", "too few judged rows to tell: the interval has the bound"
+        if uncovered is not None:
+            verdict, why = "not covered", uncovered
+        elif undecided is not None:
+            verdict, why = "undecided", undecided
+        elif undone is not None:
+            verdict, why = "not done", undone
         else:
-            verdict = "fail"
+            assert measured is not None
+            verdict = said(measured, relation, bound, interval)
+            why = TOO_FEW if verdict == "undecided" else why
         return cls(
-            name, claim, split, relation, bound, measured, verdict, why, loss, model, interval
+            *(name, claim, split, relation, bound, measured, verdict),
+            *(why, loss, model, interval, scale),
         )
 
     @property
-    def holds(self) -> bool | None:
+    def kind(self) -> Kind:
+        """promise: to users. theory: what proofs say besides. bookkeeping: that nothing is odd."""
+        if self.name in PROMISES:
+            return "promise"
+        return "bookkeeping" if self.relation == "==" else "theory"
+
+    @property
+    def said(self) -> Literal["holds", "violated", "undecided"] | None:
         """What the numbers say, whatever is promised."""
         if self.measured is None:
             return None
-        return holds(self.measured, self.relation, self.bound)
+        return said(self.measured, self.relation, self.bound, self.interval)
 
     def to_json(self) -> dict[str, Any]:
         return {
             "name": self.name,
+            "kind": self.kind,
             "claim": self.claim,
             "loss": self.loss,
             "model": self.model,
@@ -163,6 +187,7 @@ class Check:
             "verdict": self.verdict,
             "why": self.why,
             "interval": _interval_to_json(self.interval),
+            "scale": text_of(self.scale),
         }
 
     @classmethod
@@ -179,6 +204,7 @@ class Check:
             loss=None if data["loss"] is None else _text(data["loss"]),
             model=data["model"],
             interval=_interval_from_json(data["interval"]),
+            scale=_fraction(data["scale"]),
         )
 
     def line(self) -> str:
@@ -191,14 +217,21 @@ class Check:
         if self.model is not None:
             what += f", model {self.model}"
         if self.split == "judge":
-            what += ", judged rows"
-        number = "not measured" if self.measured is None else shown(self.measured)
+            what += ", holdout rows"
         line = f"{self.verdict:<11}  {what}"
         if self.relation != "==":
-            line += f": {number} {self.relation} {shown(self.bound)}"
-        if self.interval is not None:
-            line += f" [{shown(self.interval.low)}, {shown(self.interval.high)}]"
+            line += f": {self._numbers(self.scale)}"
+        if self.scale != 1:
+            unit = "over both classes" if self.loss is None else "rescaled"
+            line += f" ({unit}: {self._numbers(Fraction(1))})"
         return line + (f"  ({self.why})" if self.why else "")
+
+    def _numbers(self, scale: Fraction) -> str:
+        measured = "not measured" if self.measured is None else shown(self.measured, scale)
+        told = f"{measured} {self.relation} {shown(self.bound, scale)}"
+        if self.interval is None:
+            return told
+        return f"{told} [{shown(self.interval.low, scale)}, {shown(self.interval.high, scale)}]"
 
 
 @dataclass(frozen=True)
@@ -211,7 +244,6 @@ class Measure:
     value: Fraction
     loss: str | None = None
     model: int | None = None
-    interval: Interval | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -221,7 +253,6 @@ class Measure:
             "split": self.split,
             "when": self.when,
             "value": _to_json(self.value),
-            "interval": _interval_to_json(self.interval),
         }
 
     @classmethod
@@ -236,46 +267,15 @@ class Measure:
             value=value,
             loss=None if data["loss"] is None else _text(data["loss"]),
             model=data["model"],
-            interval=_interval_from_json(data["interval"]),
         )
 
 
 # --- numbers as text ------------------------------------------------------------------------------
 
 
-def text_of(number: Number) -> str:
-    """As num/den, or sqrt(num/den)."""
-    if isinstance(number, Root):
-        return f"sqrt({text_of(number.square)})"
-    return f"{number.numerator}/{number.denominator}"
-
-
-def number_of(text: str) -> Number:
-    """What `text_of` wrote."""
-    found = re.fullmatch(r"(sqrt\()?(-?\d+)/(\d+)(?(1)\))", text)
-    if found is None:
-        raise ValueError(f"not an exact number: {text!r}")
-    value = Fraction(int(found[2]), int(found[3]))
-    return value if found[1] is None else Root(value)
-
-
-def shown(number: Number) -> str:
-    """For people: whole numbers as they are, others with six digits."""
-    if isinstance(number, Fraction) and number.denominator == 1 and abs(number) < 10**15:
-        return f"{number.numerator:,}"
-    return f"{_approximate(number):.6g}"
-
-
-def _approximate(number: Number) -> Decimal:
-    context = Context(prec=20)
-    x = number.square if isinstance(number, Root) else number
-    value = context.divide(Decimal(x.numerator), Decimal(x.denominator))
-    return context.sqrt(value) if isinstance(number, Root) else value
-
-
 def _to_json(number: Number) -> dict[str, Any]:
     """Exact, and as a float for display; a number too large for one is told by its text alone."""
-    value = float(_approximate(number))
+    value = float(approximate(number))
     return {"exact": text_of(number), "value": value if abs(value) != float("inf") else None}
 
 
@@ -303,6 +303,13 @@ def _interval_from_json(data: Mapping[str, Any] | None) -> Interval | None:
     ends = [_from_json(data["low"]), _from_json(data["high"]), number_of(data["confidence"])]
     low, high, confidence = (x for x in ends if isinstance(x, Fraction))
     return Interval(low, high, confidence, _text(data["method"]))
+
+
+def _fraction(text: str) -> Fraction:
+    number = number_of(text)
+    if isinstance(number, Root):
+        raise ValueError(f"{text!r} is a root")
+    return number
 
 
 def _text(value: Any) -> str:

@@ -179,6 +179,10 @@ class Claim:
         _at_work.discard(str(row.claim))
         return row
 
+    def write_to(self, ledger: Ledger) -> None:
+        """The same ledger by another way."""
+        self._ledger = ledger
+
     def withdraw(self) -> None:
         """The run need not be made: leave no trace of it."""
         self._ledger.withdraw(self.row)

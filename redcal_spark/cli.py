@@ -15,11 +15,22 @@ from redcal_spark.alerts import CONDITIONS, conditions
 from redcal_spark.compare import RECONCILE_ALPHA
 from redcal_spark.demo import MOST_ROWS, ROWS
 from redcal_spark.errors import RedcalError
+from redcal_spark.folder import working_in
 from redcal_spark.logs import FORMATS, Context, Parser, logging_to_stderr
 from redcal_spark.prune import age
 from redcal_spark.screen import Screen, printable
 from redcal_spark.settings import of_a_job
+from redcal_spark.signals import in_words, sigterm_as_ctrl_c
 from redcal_spark.telling import aside
+
+EVALUATED = (
+    "Recomputed from the input as it was: every column of the rows, of patches and history, counts "
+    "and measures in metrics and ledger, the model and the certificate. Nobody can measure again "
+    "when a run was made, how long it took, in how many passes, and by which process: metrics and "
+    "ledger hold these twice, or with a digest, and a change of one of them shows. Digests stop "
+    "nobody who rewrites them, too. Exit: 0 all is so, 1 something is not, 3 something could not "
+    "be checked."
+)
 
 log_line = logging.getLogger("redcal_spark.cli")
 
@@ -37,21 +48,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")
     options.screen, options.context = Screen(), Context()
     how = options.quiet, options.verbose, options.log_format, options.context, options.screen
-    with options.screen.on(), logging_to_stderr(*how), of_a_job():
+    with options.screen.on(), logging_to_stderr(*how), of_a_job(), sigterm_as_ctrl_c():
         return _done(options)
 
 
 def _done(options: argparse.Namespace) -> int:
     try:
-        return int(options.do(options))
+        with working_in(getattr(options, "directory", None)):
+            return int(options.do(options))
     except RedcalError as err:
         aside(options, f"redcal {options.command}: {printable(str(err))}", logging.ERROR)
         return err.exit_code
     except BrokenPipeError:  # the reader of our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except KeyboardInterrupt:
-        aside(options, "redcal: interrupted", logging.ERROR)
+    except KeyboardInterrupt as err:
+        aside(options, f"redcal {options.command}: {in_words(err)}", logging.ERROR)
         return 1
     except Exception as err:
         told = f"redcal {options.command}: unexpected {type(err).__name__}: {err}"
@@ -71,9 +83,11 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="redcal",
         description="Reconcile two models that lead to different decisions.",
-        epilog="Exit: 0 converged or nothing to do, 1 failed, 2 wrong use, configuration or input, "
-        "3 finished but capped, stalled or cut.",
+        epilog="Exit: 0 converged, 1 failed or interrupted, 2 wrong use, configuration or input, "
+        "3 finished but capped, stalled or cut. A run that has nothing to do ends as the one "
+        "that did it.",
     )
+    _folder(parser)
     parser.add_argument("--version", action="version", version=f"redcal {__version__}")
     known = parser.add_subparsers(dest="command", metavar="COMMAND")
 
@@ -91,6 +105,7 @@ def _parser() -> argparse.ArgumentParser:
                 help="override a key, as reconcile.eta=0.02",
             )
             sub.add_argument("--engine", choices=("auto", "local", "spark"), help="what computes")
+        _folder(sub)
         sub.add_argument("-q", "--quiet", action="store_true", help="no progress, no closing words")
         sub.add_argument("-v", "--verbose", action="store_true", help="say more, with tracebacks")
         sub.add_argument("--json", action="store_true", help="print for machines")
@@ -160,11 +175,16 @@ def _parser() -> argparse.ArgumentParser:
         help="go on from the checkpoint of another model with this one",
     )
     waits(sub)
-    command(
+    sub = command(
         "evaluate",
         commands.evaluate,
-        "measure and certify the written rows anew, from the rows alone",
+        "make a run again from its input and compare everything that it wrote, cell by cell",
     )
+    sub.epilog = EVALUATED
+    sub.add_argument(
+        "--run", metavar="ID", help="default: the run whose rows the table has, or the last fit"
+    )
+    sub.add_argument("--model", metavar="FILE", help="the exported model that the run applied")
     sub = command(
         "compare", commands.compare, "run four procedures on the same rows; write no tables"
     )
@@ -199,6 +219,16 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--rows", type=_patients, default=ROWS, help=f"default: {ROWS:,}")
     sub.add_argument("--force", action="store_true", help="run even if nothing changed")
     return parser
+
+
+def _folder(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-C",
+        "--directory",
+        default=argparse.SUPPRESS,  # before the command or after it
+        metavar="DIR",
+        help="start in this folder: relative paths, also of tables in FILE, start there",
+    )
 
 
 def _share(text: str) -> float:

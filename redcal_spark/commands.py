@@ -11,13 +11,14 @@ from dataclasses import asdict
 from pathlib import Path
 
 from redcal_spark import evaluation
-from redcal_spark.audit import Auditor, audit
+from redcal_spark.audit import Auditor
 from redcal_spark.claim import is_dead
 from redcal_spark.compare import compare_job
 from redcal_spark.compare_chart import check_chart, write_chart
 from redcal_spark.config_file import load_config
 from redcal_spark.demo import CONFIG, SCHEMA, SEED, patients
 from redcal_spark.errors import UsageError
+from redcal_spark.findings import EXIT as EXIT_OF
 from redcal_spark.guard import few_rows
 from redcal_spark.lookup import explain_id
 from redcal_spark.opening import job_of, model_of, renamed, watched_job
@@ -31,7 +32,6 @@ from redcal_spark.store.deltars import DeltaRsStore
 from redcal_spark.streams import StreamJob
 from redcal_spark.telling import (
     aside,
-    before_after,
     console_of,
     counted,
     model_names,
@@ -45,6 +45,7 @@ from redcal_spark.terminal import (
 )
 from redcal_spark.terminal_audit import audit_tables, explanation_lines
 from redcal_spark.terminal_compare import comparison_tables
+from redcal_spark.terminal_evaluation import evaluation_json, tell_evaluation
 
 
 def check(options: argparse.Namespace) -> int:
@@ -63,6 +64,7 @@ def check(options: argparse.Namespace) -> int:
         "scores": list(layout.forms),
         "labels": layout.label,
         "split": split,
+        "folder": os.getcwd(),
         "outputs": job.tables._asdict(),
     }
     if options.json:
@@ -72,6 +74,7 @@ def check(options: argparse.Namespace) -> int:
         counted = "" if rows is None else f", {rows:,} rows"
         print(f"  input    {job.input.name}{counted}, {layout.n_classes} classes")
         print(f"  split    {split}")
+        print(f"  folder   {os.getcwd()}")  # where relative paths start
         for name, table in job.tables._asdict().items():
             print(f"  {'rows' if name == 'table' else name:<8} {table}")
     return 0
@@ -113,10 +116,10 @@ def apply(options: argparse.Namespace) -> int:
     streams = options.incremental or options.follow is not None
     if options.switch_model and not streams:
         raise UsageError("--switch-model belongs to --incremental or --follow")
-    pair, called = model_of(options, job)
+    pair, called, fitted = model_of(options, job)
     if streams:
         return _stream(options, job, pair, called)
-    outcome = job.apply(pair, wait=options.wait)
+    outcome = job.apply(pair, fitted=fitted, wait=options.wait)
     row = outcome.row
     if outcome.held is not None:
         return tell_held(options, outcome)
@@ -154,24 +157,13 @@ def _stream(options: argparse.Namespace, job: StreamJob, pair: ReconciledPair, c
 
 def evaluate(options: argparse.Namespace) -> int:
     job = job_of(options)
-    found = evaluation.evaluate(job)
-    certificate, run = found.certificate, None if found.row is None else found.row.run_id
+    model = None if options.model is None else model_of(options, job)[0]
+    found = evaluation.evaluate(job, options.run, model)
     if options.json:
-        told = {
-            split: {"before": audit(before), "after": audit(after)}
-            for split, (before, after) in found.metrics.items()
-        }
-        plain = None if certificate is None else certificate.to_json()
-        print(json.dumps({"run_id": run, "splits": told, "certificate": plain}))
+        print(json.dumps(evaluation_json(found)))
     elif not options.quiet:
-        console_of(options).print(before_after(job, found.metrics))
-        if certificate is None:
-            print(f"\nnot certified: {job.tables.table} is not what a known run was fitted on")
-        else:
-            print(f"\nrun {run}, on the rows as they were written")
-            for line in certificate.lines():
-                console_of(options).print(f"  {line}")
-    return 0 if certificate is None or certificate.passed else 1
+        tell_evaluation(options, job, found)
+    return EXIT_OF[found.result]
 
 
 def compare(options: argparse.Namespace) -> int:

@@ -1,6 +1,6 @@
 """What a configuration may say: one frozen pydantic model per section.
 
-`config_file.load_config` reads one from a file. Table paths are relative to the current directory.
+`config_file.load_config` reads one from a file. Relative paths start at the working folder.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from redcal_spark.config_base import (
     GridBits,
     KeyPath,
     Number,
+    Part,
     Problem,
     Seconds,
     Section,
@@ -220,7 +221,7 @@ class LossFile(Section):
     """A loss kept in a file of its own; loading replaces it by the `Loss` in the file."""
 
     file: Text = Field(
-        description="a .yaml or .csv file, relative to the folder of the config file"
+        description="a .yaml or .csv file; relative to the working folder, as all paths"
     )
     actions: tuple[Text, ...] | None = Field(
         default=None, description="names of the actions, in order"
@@ -253,6 +254,11 @@ class Reconcile(Section):
     guard: Literal["off", "report", "best_prefix"] = Field(
         default="report",
         description="if judged loss rises: off, report it, or best_prefix to keep what did good",
+    )
+
+    delta: Part = Field(
+        default=0.05,
+        description="probability that any statement about holdout rows is false, in (0, 1)",
     )
 
     @classmethod
@@ -297,6 +303,9 @@ class Output(Section):
     )
     suffix: Text = Field(
         default="_reconciled", description="added to the names of new score columns"
+    )
+    normalise: Flag = Field(
+        default=False, description="add scores divided by their sum, which need not be 1"
     )
     mode: Literal["overwrite", "merge", "append"] = Field(
         default="overwrite",

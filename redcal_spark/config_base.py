@@ -147,6 +147,7 @@ AnyText = Annotated[str, BeforeValidator(_any_text)]
 Text = Annotated[str, Field(min_length=1), BeforeValidator(_text)]
 Number = Annotated[float, BeforeValidator(_number)]
 Share = Annotated[float, Field(gt=0, le=1), BeforeValidator(_share)]
+Part = Annotated[float, Field(gt=0, lt=1), BeforeValidator(_share)]
 Fraction = Annotated[float, Field(gt=0, lt=1), BeforeValidator(_fraction)]
 AutoOrShare = Annotated[
     float | Literal["auto"],

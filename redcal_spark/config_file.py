@@ -22,6 +22,7 @@ from redcal_spark.config import Config, LossFile
 from redcal_spark.config_base import WRONG, KeyPath, Problem, as_list, as_mapping, dotted
 from redcal_spark.config_yaml import NUMBER, parse_yaml, read_text
 from redcal_spark.errors import UsageError
+from redcal_spark.folder import looked_for
 from redcal_spark.redaction import VARIABLE, Redaction
 
 MAX_YAML_BYTES = 2**20
@@ -38,7 +39,7 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> 
 
     `overrides` are `key=value` texts as given to `--set`; the value is YAML. `${NAME}` in a text
     becomes that environment variable, `$${` stands for `${`; not so in loss files. Those
-    are relative to the folder of the config file, table paths to the current directory.
+    and all other relative paths start at the working folder.
 
     >>> load_config("conf/reference.yaml", ["reconcile.eta=0.02"]).reconcile.eta
     0.02
@@ -60,7 +61,8 @@ def config_from_tree(
 ) -> Config:
     """Check a configuration that is already data, such as `recorded()` of an earlier run.
 
-    `name` heads the message when something is wrong; loss files are looked for in `folder`.
+    `name` heads the message when something is wrong. `folder` is that of the config file, where
+    loss files were looked for once: what is found there is named, and not taken.
     """
     draft = _Draft(Path(folder))
     filled: Any = draft.fill_in(tree, ())
@@ -168,8 +170,9 @@ class _Draft:
         if not self.failed.isdisjoint({path, (*path, "file")}):  # the name lacks a variable
             self.failed.add(path)
             return None
-        name = str(self.folder / file)
+        name = file
         try:
+            self._check_beside(name)
             if not name.lower().endswith(endings):
                 raise UsageError(f"{name}: must be a {' or '.join(endings)} file")
             if name.lower().endswith(".csv"):
@@ -182,6 +185,23 @@ class _Draft:
             return None
         self.files[path] = name
         return loss
+
+    def _check_beside(self, name: str) -> None:
+        """Refuse a file that is beside the config file and not, or not the same, where it is meant.
+
+        Loss files, and nothing else, used to be relative to the folder of the config file.
+        """
+        beside = self.folder / name
+        if name.startswith(("./", "../")) or not beside.is_file():
+            return
+        if not os.path.exists(name):
+            told = f"it is beside the config file: write {beside}"
+            raise UsageError(f"{name}: no such file{looked_for(name)}; {told}")
+        if not beside.samefile(name) and beside.read_bytes() != Path(name).read_bytes():
+            raise UsageError(
+                f"{name}: there are two that differ: write ./{name} for the one in the working "
+                f"folder, which is meant now, or {beside} for the one beside the config file"
+            )
 
     def check_headers(self, classes: object) -> None:
         """The class names in the headers of CSV files must tell one order of the classes."""

@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from redcal_spark.errors import UsageError
+from redcal_spark.folder import looked_for
 
 # An alias costs a few bytes and may stand for the whole rest: what counts is the written-out size.
 # A file of 1 MiB without aliases cannot reach this.
@@ -65,7 +66,7 @@ def read_text(name: str, limit: int) -> str:
         with open(name, "rb") as file:
             data = file.read(limit + 1)
     except FileNotFoundError:
-        raise UsageError(f"{name}: no such file") from None
+        raise UsageError(f"{name}: no such file{looked_for(name)}") from None
     except IsADirectoryError:
         raise UsageError(f"{name}: is a directory; name a file in it") from None
     except (OSError, ValueError) as err:  # ValueError: a NUL in the name

@@ -18,7 +18,7 @@ from redcal_spark.fixed_point import BITS, ONE, Ints
 from redcal_spark.history import Point
 from redcal_spark.losses import Loss, LossFamily
 from redcal_spark.metrics import Totals
-from redcal_spark.patches import Patch
+from redcal_spark.patches import Patch, full_phi
 
 SLACK = 1e-9  # of float64 norms: what they exclude is excluded, what is close is compared exactly
 
@@ -183,7 +183,7 @@ def effects(pair: Fitted, found: Sequence[Point]) -> Iterator[str]:
             moved = (two.totals.scores[i] - one.totals.scores[i])[cells].sum(axis=0).tolist()
             up, down = [0] * len(moved), [0] * len(moved)
             for patch in part:
-                for j, x in enumerate(_full(patch, pair.n_classes, binary)):
+                for j, x in enumerate(full_phi(patch, pair.n_classes, binary)):
                     up[j] += max(0, patch.rows * x)
                     down[j] += min(0, patch.rows * x)
             if not all(a <= x <= b for a, x, b in zip(down, moved, up, strict=True)):
@@ -193,7 +193,7 @@ def effects(pair: Fitted, found: Sequence[Point]) -> Iterator[str]:
         fall = one.totals.brier[i] - two.totals.brier[i]
         least = most = 0
         for patch in part:
-            phi = _full(patch, pair.n_classes, binary)
+            phi = full_phi(patch, pair.n_classes, binary)
             square, size = sum(x * x for x in phi), sum(map(abs, phi))
             least += patch.rows * (square - step * size)
             most += patch.rows * (square + step * size)
@@ -204,17 +204,6 @@ def effects(pair: Fitted, found: Sequence[Point]) -> Iterator[str]:
             change = int(np.abs(two.totals.pairs[place] - one.totals.pairs[place]).sum())
             if change > 2 * touched:
                 yield f"{where} changed the actions of more rows than they touch"
-
-
-def _full(patch: Patch, d: int, binary: bool) -> Sequence[int]:
-    """phi for all classes; the complement of a binary score follows."""
-    if patch.coordinate is None:
-        return patch.phi
-    phi = [0] * d
-    phi[patch.coordinate] = patch.phi[0]
-    if binary:
-        phi[1 - patch.coordinate] = -patch.phi[0]
-    return phi
 
 
 def events(pair: Fitted, found: Sequence[Point]) -> Iterator[str]:
@@ -348,6 +337,8 @@ def differences(one: Totals, two: Totals) -> list[str]:
         a, b = getattr(one, name), getattr(two, name)
         if len(a) != len(b) or not all(map(np.array_equal, a, b)):
             found.append(name)
+    if one.paired is not None and two.paired is not None and one.paired != two.paired:
+        found.append("paired differences")
     arrays = ("optimum", "gaps")
     return found + [n for n in arrays if not np.array_equal(getattr(one, n), getattr(two, n))]
 

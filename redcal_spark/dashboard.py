@@ -49,20 +49,23 @@ SHARES = ("largest_event", "disagreement")
 def metrics_table(
     run: Mapping[str, Any],
     counts: Mapping[str, int | None],
-    timings: Mapping[str, float],
-    counters: Counters,
+    taken: Mapping[str, Any],
     histories: Mapping[str, Sequence[Point]],
     losses: LossFamily,
 ) -> pa.Table:
-    """run: run_id, command and status. Rows are in an order that does not change."""
+    """run: run_id, command and status. taken: what it took, as `measured` or `measured_in` tell.
+
+    Rows are in an order that does not change.
+    """
+    timings: Mapping[str, float] = taken["timings"]
     rows = [
         *_counts(counts),
-        *_counts(counters.to_json()),
+        *_counts(taken["counters"]),
         *({"kind": "phase", "name": name, "value": value} for name, value in timings.items()),
-        *_passes(counters),
+        *_passes(taken["passes"]),
         *_quality(histories, losses),
     ]
-    known = {**run, "measured_at": datetime.now(UTC)}
+    known = {**run, "measured_at": datetime.fromisoformat(taken["measured_at"])}
     return pa.Table.from_pylist([known | row for row in rows], schema=METRICS)
 
 
@@ -72,10 +75,34 @@ def _counts(counts: Mapping[str, int | None]) -> Iterator[dict[str, Any]]:
             yield {"kind": "count", "name": name, "value": float(count), "counted": count}
 
 
-def _passes(counters: Counters) -> Iterator[dict[str, Any]]:
-    for number, made in enumerate(counters.passes):
-        told = {"number": number, "value": made.seconds, "counted": made.rows, "bytes": made.bytes}
-        yield {"kind": "pass", "name": made.name} | told
+def measured(timings: Mapping[str, float], counters: Counters) -> dict[str, Any]:
+    """What a run took until now, as plain data: nobody can measure it again."""
+    return {
+        "measured_at": datetime.now(UTC).isoformat(),
+        "counters": counters.to_json(),
+        "timings": dict(timings),
+        "passes": [[made.name, made.seconds, made.rows, made.bytes] for made in counters.passes],
+    }
+
+
+def measured_in(table: pa.Table) -> dict[str, Any]:
+    """The same from the rows of a run that were written already."""
+    rows = table.to_pylist()
+    passes = [row for row in rows if row["kind"] == "pass"]
+    passes.sort(key=lambda row: int(row["number"]))
+    counted = {row["name"]: row["counted"] for row in rows if row["kind"] == "count"}
+    return {
+        "measured_at": rows[0]["measured_at"].astimezone(UTC).isoformat(),
+        "counters": {name: counted[name] for name in Counters().to_json() if name in counted},
+        "timings": {row["name"]: row["value"] for row in rows if row["kind"] == "phase"},
+        "passes": [[row[name] for name in ("name", "value", "counted", "bytes")] for row in passes],
+    }
+
+
+def _passes(passes: Sequence[Sequence[Any]]) -> Iterator[dict[str, Any]]:
+    for number, (name, seconds, rows, size) in enumerate(passes):
+        told = {"number": number, "value": seconds, "counted": rows, "bytes": size}
+        yield {"kind": "pass", "name": name} | told
 
 
 def _quality(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from redcal_spark.kernel import Index, Rows, Rules, Scan
+from redcal_spark.blocks import Block
+from redcal_spark.kernel import Classified, Index, Rows, Rules, Scan
 from redcal_spark.metrics import Totals, measure
+from redcal_spark.paired import NOWHERE, Paired, Pairing, Range, brier_ranges
 from redcal_spark.patches import Patch
 
 POINTS = 200  # of a calibration everywhere, evenly spaced
@@ -23,7 +25,10 @@ class Point:
 
 
 def segments(log: Sequence[Patch], rows: int) -> list[list[Patch]]:
-    """The log cut at the points to measure: rounds' ends, and steps of a calibration everywhere."""
+    """The log cut at the points to measure: rounds' ends, and steps of a calibration everywhere.
+
+    rows: how many it was fitted on. Holdout rows have no say, for the guard chooses among these.
+    """
     free = sum(patch.round is None for patch in log)
     points = max(10, min(POINTS, ROWS_MEASURED // max(rows, 1)))
     every = max(1, -(-free // points))
@@ -43,27 +48,53 @@ def history(
     rules: Rules,
     log: Sequence[Patch],
     spread: Callable[..., Iterable[list[Totals]]] = map,
+    *,
+    fitted: int | None = None,
+    holdout: Holdout | None = None,
 ) -> list[Point]:
     """The totals before the first patch and after every segment.
 
     spread: how blocks are spread over threads, as `map` with a function and items.
+    fitted: how many rows the log was fitted on, which decides where to measure: by default `start`
+    is of these. holdout: the rows are none of them, and what changed is paired row by row.
     """
-    held = list(scans)
-    cut = segments(log, sum(scan.active.rows for scan in held))
+    cut = segments(log, start.rows if fitted is None else fitted)
+    measured = Measured(cut, rules, start.optimum.shape[1], holdout is not None)
 
     def replayed(scan: Scan) -> list[Totals]:
-        return changes(cut, Rows(scan.active, rules, scan.own_classified()))
+        return measured.changes(scan.active, scan.own_classified())
 
-    return points(start, cut, added(spread(replayed, held), len(cut)))
+    return points(start, cut, added(spread(replayed, scans), len(cut)), holdout)
 
 
-def changes(cut: Sequence[Sequence[Patch]], rows: Rows) -> list[Totals]:
-    """What every segment changed on some rows.
+@dataclass(frozen=True)
+class Holdout:
+    """What must be known of holdout rows, whether or not the log touches any."""
 
-    Only the rows that a segment may touch are measured, before and after it: a round's event, or
-    all rows of a calibration everywhere.
-    """
-    return [_advance(segment, rows) for segment in cut]
+    vectors: bool  # labels are vectors
+
+
+class Measured:
+    """A log in segments, ready to be replayed on blocks of rows."""
+
+    def __init__(self, cut: Sequence[Sequence[Patch]], rules: Rules, d: int, paired: bool):
+        self.cut = cut
+        self.rules = rules
+        self.ranges = brier_ranges(cut, d, rules.binary) if paired else None
+
+    def changes(self, block: Block, classified: Classified | None = None) -> list[Totals]:
+        """What every segment changed on some rows.
+
+        Only the rows that a segment may touch are measured, before and after it: a round's event,
+        or all rows of a calibration everywhere.
+        """
+        rows = Rows(block, self.rules, classified)
+        if self.ranges is None:
+            return [_advance(segment, rows) for segment in self.cut]
+        pairing, found = Pairing(block, rows), []
+        for segment, within in zip(self.cut, self.ranges, strict=True):
+            found.append(_advance(segment, rows, pairing, within))
+        return found
 
 
 def added(found: Iterable[Sequence[Totals]], length: int) -> list[Totals | None]:
@@ -77,8 +108,13 @@ def added(found: Iterable[Sequence[Totals]], length: int) -> list[Totals | None]
 
 
 def points(
-    start: Totals, cut: Sequence[Sequence[Patch]], summed: Sequence[Totals | None]
+    start: Totals,
+    cut: Sequence[Sequence[Patch]],
+    summed: Sequence[Totals | None],
+    holdout: Holdout | None = None,
 ) -> list[Point]:
+    if holdout is not None:
+        start = replace(start, paired=Paired.nothing(holdout.vectors, len(start.pairs)))
     found = [Point(0, 0, start)]
     for segment, change in zip(cut, summed, strict=True):
         last = found[-1]
@@ -88,14 +124,26 @@ def points(
     return found
 
 
-def _advance(segment: Sequence[Patch], rows: Rows) -> Totals:
+def _advance(
+    segment: Sequence[Patch],
+    rows: Rows,
+    pairing: Pairing | None = None,
+    within: Range = NOWHERE,
+) -> Totals:
     """Apply a segment; returns what it changed."""
     index = rows.may_touch(segment[0])
     before = _measure(rows, index)
-    for patch in segment:
-        rows.apply(patch)
-    rows.settle()
-    return _measure(rows, index) - before
+
+    def act() -> None:
+        for patch in segment:
+            rows.apply(patch)
+        rows.settle()
+
+    if pairing is None:
+        act()
+        return _measure(rows, index) - before
+    paired = pairing.change(segment, within, rows, index, act)
+    return replace(_measure(rows, index) - before, paired=paired)
 
 
 def _measure(rows: Rows, index: Index) -> Totals:

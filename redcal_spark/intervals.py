@@ -1,5 +1,8 @@
 """Intervals for shares and means of independent rows; which kind is said in the result.
 
+Those of a certificate hold all together: every statement that is made, at every prefix of the log
+that the guard could have chosen, gets an equal part of delta.
+
 Ends are rounded outwards to 12 digits, so that an interval never promises too much.
 """
 
@@ -13,8 +16,11 @@ from fractions import Fraction
 
 import numpy as np
 
+from redcal_spark.paired import Moments, Range
+
 CONFIDENCE = Fraction(19, 20)
 BINOMIAL = "exact binomial (Clopper-Pearson)"
+BERNSTEIN = "empirical Bernstein (Maurer and Pontil)"
 HOEFFDING = "Hoeffding, for means of bounded values"
 
 _DIGITS = 12
@@ -34,11 +40,64 @@ class Interval:
         if not (self.low <= self.high and 0 < self.confidence < 1):
             raise ValueError(f"no interval: {self.low} to {self.high} at {self.confidence}")
 
+    @property
+    def ends(self) -> tuple[Fraction, Fraction]:
+        return self.low, self.high
+
+
+@dataclass(frozen=True)
+class Level:
+    """With what probability all statements together may fail, and how many there are.
+
+    candidates: prefixes of the log that could have been chosen by the very rows that speak.
+    """
+
+    delta: Fraction
+    statements: int = 1
+    candidates: int = 1
+
+    def __post_init__(self) -> None:
+        if not (0 < self.delta < 1 and self.statements > 0 and self.candidates > 0):
+            raise ValueError(f"no level: {self}")
+
+    @property
+    def at_once(self) -> int:
+        return self.statements * self.candidates
+
+    @property
+    def each(self) -> Fraction:
+        """What one statement may fail with."""
+        return self.delta / self.at_once
+
+    def share(self, hits: int, rows: int) -> Interval:
+        """The interval for a share."""
+        return binomial(hits, rows, 1 - self.delta, self.at_once)
+
+    def mean(self, found: Moments, within: Range, rows: int) -> Interval:
+        """The interval for the mean of paired differences, from their sums, by at least 2 rows.
+
+        |mean - E| <= sqrt(2 V ln(4 / d') / n) + 7 r ln(4 / d') / (3 (n - 1)), V the unbiased sample
+        variance, r the length of the interval that values lie in. They were rounded down to whole
+        units: each end is a unit further out.
+        """
+        if rows < 2 or found.squares * rows < found.total**2:
+            raise ValueError(f"{found} are not the sums of {rows} rows")
+        unit = within.unit
+        mean = Fraction(found.total, rows) * unit
+        variance = Fraction(found.squares * rows - found.total**2, rows * (rows - 1)) * unit**2
+        with localcontext(Context(prec=40)):
+            log = _decimal(4 / self.each).ln()
+            reach = (_decimal(2 * variance / rows) * log).sqrt()
+            reach += _decimal(Fraction(7, 3) * within.length / (rows - 1)) * log
+            half = Fraction(_outwards(reach, ROUND_CEILING)) + unit
+        method = f"{BERNSTEIN}{_together(self.at_once)}"
+        return Interval(mean - half, mean + half, 1 - self.delta, method)
+
 
 def binomial(hits: int, rows: int, confidence: Fraction = CONFIDENCE, at_once: int = 1) -> Interval:
     """The exact interval for a share, from `hits` of `rows` independent rows.
 
-    at_once: so many shares are asked for, and all their intervals shall hold together.
+    at_once: so many intervals are asked for, and all shall hold together.
 
         binomial(0, 10).high  # about 0.308
     """
@@ -50,8 +109,11 @@ def binomial(hits: int, rows: int, confidence: Fraction = CONFIDENCE, at_once: i
         low, high = 1 - _upper(misses, rows, tail), 1 - _lower(misses, rows, tail)
     else:
         low, high = _lower(hits, rows, tail), _upper(hits, rows, tail)
-    method = BINOMIAL if at_once == 1 else f"{BINOMIAL}, {at_once:,} shares at once"
-    return Interval(low, high, confidence, method)
+    return Interval(low, high, confidence, f"{BINOMIAL}{_together(at_once)}")
+
+
+def _together(at_once: int) -> str:
+    return "" if at_once == 1 else f", {at_once:,} at once"
 
 
 def bounded_mean(

@@ -1,227 +1,270 @@
-"""Judging: what the finite-sample theorem asks for, and what rows that were not fitted say."""
+"""Judging: what rows that were not fitted say of a run, all of it together at one level."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from decimal import Context, Decimal, localcontext
 from fractions import Fraction
-from math import ceil, isqrt
 
 import numpy as np
 
+from redcal_spark.case import MODELS, Case, change
 from redcal_spark.checks import Check, Measure, SplitName, When
-from redcal_spark.fixed_point import ONE
-from redcal_spark.guarantees import MODELS, Case, change
+from redcal_spark.exact_numbers import at_least
 from redcal_spark.history import Point
-from redcal_spark.intervals import Interval, binomial, bounded_mean
-from redcal_spark.losses import Loss
-from redcal_spark.metrics import Metrics, Totals
+from redcal_spark.intervals import Interval, Level
+from redcal_spark.metrics import Metrics
+from redcal_spark.paired import NOWHERE, Moments, Paired, Range, brier_ranges, loss_range
 
-# --- how many rows theory asks for ----------------------------------------------------------------
+FEW = "fewer than 2 holdout rows say nothing"
+UNPAIRED = "row by row, nothing was compared"
+UNCHANGED = "no patch changes this model"
+
+
+def statements(case: Case) -> int:
+    """How many intervals there are on holdout rows: of every event, loss and Brier score.
+
+    Two of every loss where a calibration everywhere came before the rounds: from the models that
+    were given, and from the calibrated ones. For Reconcile every coordinate's gap besides.
+    """
+    losses, many = case.pair.losses.losses, len(MODELS)
+    pairs = many * (many - 1) // 2
+    found = pairs * sum(loss.n_actions * (loss.n_actions - 1) for loss in losses)
+    found += len(losses) * many + many
+    if case.calibrated_first:
+        found += len(losses) * many
+    if case.pair.parameters.algorithm == "reconcile":
+        found += pairs * (1 if case.pair.binary else case.d)
+    return found
 
 
 @dataclass(frozen=True)
-class RowsNeeded:
-    """From how many rows on the finite-sample theorem holds, by its parts."""
+class Held:
+    """The holdout rows of a run: their points, and at what level they speak."""
 
-    ln_s: Decimal
-    masses: int
-    losses: int
-    brier: int
+    case: Case
+    points: Sequence[Point]
+    level: Level
+
+    @property
+    def rows(self) -> int:
+        return self.points[-1].totals.rows
+
+    @property
+    def paired(self) -> Paired | None:
+        return self.points[-1].totals.paired
+
+    @property
+    def start(self) -> Point:
+        return [point for point in self.points if point.rounds == 0][-1]
+
+    @property
+    def undecided(self) -> str | None:
+        return FEW if self.rows < 2 else None
+
+    @property
+    def undone(self) -> str | None:
+        return UNPAIRED if self.paired is None else None
+
+    def brier_within(self, model: int) -> Range:
+        """What a row's Brier score under a model can have changed by."""
+        pair = self.case.pair
+        own = [patch for patch in pair.log if patch.model == model]
+        return brier_ranges([own], pair.n_classes, pair.binary)[0] if own else NOWHERE
+
+    def loss_within(self, place: int) -> Range:
+        """What a row's quantised loss can have changed by."""
+        vectors = self.paired is not None and self.paired.vectors
+        return loss_range(self.case.pair.losses[place], vectors)
+
+    def fall(self, place: int, model: int) -> Interval | None:
+        """By how much a loss fell, in the user's units, which the grid rounds a little."""
+        paired, loss = self.paired, self.case.pair.losses[place]
+        found = None if paired is None else paired.losses[model - 1][place]
+        rise = self.mean(found, self.loss_within(place))
+        if paired is None or rise is None:
+            return None
+        scale = loss.scale
+        more = 2 * scale / (1 << loss.bits) * (loss.n_classes if paired.vectors else 1)
+        low, high = -scale * rise.high - more, -scale * rise.low + more
+        return Interval(low, high, rise.confidence, rise.method)
+
+    @property
+    def nothing(self) -> Interval:
+        """Where no patch acted, not one row changed."""
+        return Interval(Fraction(0), Fraction(0), 1 - self.level.delta, "nothing changed")
+
+    def share(self, hits: int) -> Interval | None:
+        return None if self.rows < 2 else self.level.share(hits, self.rows)
+
+    def mean(self, found: Moments | None, within: Range) -> Interval | None:
+        return None if found is None or self.rows < 2 else self.level.mean(found, within, self.rows)
 
 
-def rows_needed(
-    *,
-    alpha: Fraction,
-    eta: Fraction,
-    beta: Fraction,
-    classes: int,
-    losses: int,
-    actions: int,
-    delta: Fraction,
-) -> RowsNeeded:
-    """The n of the paper's finite-sample theorem (thm: sample_reconcile), its Omega() filled in.
-
-    From the theorem at the end of its proof, with d classes, |L| losses of at most K actions and
-    probability 1 - delta; S is the set of pairs that can come out, g = min(beta^2, eta alpha^2 /
-    4d):
-        ln|S| = (2d / g + 1) ln(4 |L|^2 K^3 (ceil(sqrt(d / 2g)) + 1)^d)
-        masses <= 2 eta:  sqrt(2 ln(6 K |S| |L| / delta) / 2n) <= eta
-        losses <= 2 T beta sqrt(d) K:  sqrt(3d ln(6 d K |S| |L| / delta) / 2n) <= beta
-        Brier scores, for T = 1:  sqrt(d ln(6 d |S| / delta) / 2n) <= g / 2
-    Only ln|S| is ever computed: |S| has millions of digits.
-    """
-    d = classes
-    gain = min(beta**2, eta * alpha**2 / (4 * d))
-    grid = isqrt(ceil(d / (2 * gain)) - 1) + 1
-    with localcontext(Context(prec=60)):
-
-        def ln(x: Fraction | int) -> Decimal:
-            return (Decimal(x.numerator) / Decimal(x.denominator)).ln()
-
-        each = ln(4) + 2 * ln(losses) + 3 * ln(actions) + d * ln(grid + 1)
-        longest = 2 * d / gain + 1
-        ln_s = Decimal(longest.numerator) / Decimal(longest.denominator) * each
-
-        def whole(factor: Fraction, inside: Fraction) -> int:
-            n = (ln_s + ln(inside)) * factor.numerator / factor.denominator
-            return ceil(n)
-
-        return RowsNeeded(
-            ln_s,
-            masses=whole(1 / eta**2, 6 * actions * losses / delta),
-            losses=whole(3 * d / (2 * beta**2), 6 * d * actions * losses / delta),
-            brier=whole(2 * d / gain**2, 6 * d / delta),
-        )
+def judged(held: Held) -> Iterator[Check]:
+    """What is promised of new rows, and whether the losses fell."""
+    yield from _agreement(held)
+    for place in range(len(held.case.pair.losses)):
+        if held.case.reconciles_decisions:
+            yield from _rises(held, place)
+        yield from _falls(held, place)
+    yield from _brier(held)
 
 
-def enough_rows(case: Case, confidence: Fraction) -> Iterator[Check]:
-    """Whether the theorem speaks of new rows at all, and from how many fitting rows on it would."""
-    losses = case.pair.losses
-    needed = rows_needed(
-        alpha=case.alpha,
-        eta=case.eta,
-        beta=case.beta,
-        classes=case.d,
-        losses=len(losses),
-        actions=max(loss.n_actions for loss in losses.losses),
-        delta=1 - confidence,
-    )
-    rows = Fraction(case.pair.rows)
-    for name, promise, bound in (
-        ("rows_for_masses", "event masses stay below 2 eta", needed.masses),
-        ("rows_for_losses", "losses rise by at most 2 T beta sqrt(d) K", needed.losses),
-        ("rows_for_brier", "Brier scores fall by half of T min(beta^2, ...)", needed.brier),
-    ):
-        few = rows < bound
+def _agreement(held: Held) -> Iterator[Check]:
+    """How much of new rows is still in an event: each event has its share of delta."""
+    case, last = held.case, held.points[-1].totals
+    if case.pair.parameters.algorithm == "reconcile":
+        hits = int(last.gaps.max(initial=0))
         yield Check.of(
-            name,
-            f"enough rows that on new rows too {promise}, with probability {float(confidence):g}",
-            rows,
-            ">=",
-            Fraction(bound),
-            uncovered="fewer rows than the finite-sample theorem asks: judged rows must tell"
-            if few
-            else None,
+            "largest_gap",
+            "in no class do the scores differ by more than alpha on a mass above 2 eta",
+            Fraction(hits, held.rows),
+            "<=",
+            2 * case.eta,
+            split="judge",
+            uncovered="the paper promises nothing of Reconcile on new rows",
+            interval=held.share(hits),
         )
-
-
-# --- the judged rows ------------------------------------------------------------------------------
-
-
-def judged(case: Case, points: Sequence[Point], confidence: Fraction) -> Iterator[Check]:
-    """The finite-sample theorem's promises, measured on rows that were not fitted."""
-    first, last = points[0].totals, points[-1].totals
-    losses = case.pair.losses
     if not case.reconciles_decisions:
-        if not case.alone:
-            hits = int(last.gaps.max(initial=0))
-            yield Check.of(
-                "largest_gap",
-                "in no class do the scores differ by more than alpha on a mass above 2 eta",
-                Fraction(hits, last.rows),
-                "<=",
-                2 * case.eta,
-                split="judge",
-                uncovered="the paper promises nothing of Reconcile on new rows",
-                interval=binomial(hits, last.rows, confidence, len(last.gaps)),
-            )
         return
-    for place, loss in enumerate(losses.losses):
-        hits, k = int(last.events[place].max()), loss.n_actions
+    for place, loss in enumerate(case.pair.losses.losses):
+        hits = int(last.events[place].max())
         yield Check.of(
             "largest_event",
             "no disagreement event has a mass above 2 eta",
-            Fraction(hits, last.rows),
+            Fraction(hits, held.rows),
             "<=",
             2 * case.eta,
             split="judge",
             uncovered=case.not_ended,
+            undecided=held.undecided,
             loss=loss.name,
-            interval=binomial(hits, last.rows, confidence, k * (k - 1)),
+            interval=held.share(hits),
         )
+
+
+def _rises(held: Held, place: int) -> Iterator[Check]:
+    """The theorem's third part: the rounds raised no loss by more than twice the fitting bound."""
+    case, loss = held.case, held.case.pair.losses[place]
     for model in MODELS:
-        start = [point for point in points if point.rounds == 0][-1].totals
-        for place, loss in enumerate(losses.losses):
-            rise = change(case, place, model, start, last)
-            size = _largest_label(first, case)
-            yield Check.of(
-                "decision_loss",
-                "the rounds raised the decision loss by at most 2 T beta sqrt(d) K (rescaled)",
-                rise,
-                "<=",
-                case.loss_bound(loss, model, times=2),
-                split="judge",
-                uncovered=case.may_raise(loss),
-                loss=loss.name,
-                model=model,
-                interval=bounded_mean(rise, last.rows, -size, size, confidence),
-            )
-        fall = case.brier(points[0], model) - case.brier(points[-1], model)
-        d = Fraction(case.d)
+        moved = bool(case.rounds[model - 1])
+        interval: Interval | None = held.nothing  # of no row, whichever
+        if moved:
+            found = None if held.paired is None else held.paired.rounds[model - 1][place]
+            interval = held.mean(found, held.loss_within(place))
+        yield Check.of(
+            "decision_loss",
+            "the rounds raised the decision loss by at most twice the bound of the fitting rows",
+            change(case, place, model, held.start.totals, held.points[-1].totals),
+            "<=",
+            case.loss_bound(loss, model, times=2),
+            split="judge",
+            uncovered=case.may_raise(loss, model),
+            undecided=held.undecided if moved else None,
+            undone=held.undone if moved else None,
+            loss=loss.name,
+            model=model,
+            interval=interval,
+            scale=loss.scale,
+        )
+
+
+def _falls(held: Held, place: int) -> Iterator[Check]:
+    """What people want to know: by how much the loss of each model fell at least, and of both."""
+    case, loss = held.case, held.case.pair.losses[place]
+    falls: list[Fraction] = []
+    intervals: list[Interval | None] = []
+    for model in MODELS:
+        first, last = (
+            Metrics(point.totals, case.pair.losses).decision_loss(place, model)
+            for point in (held.points[0], held.points[-1])
+        )
+        falls.append(first - last)
+        intervals.append(held.fall(place, model))
+        yield Check.of(
+            "loss_fell",
+            "the decision loss fell",
+            first - last,
+            ">",
+            Fraction(0),
+            split="judge",
+            uncovered=None if case.steps[model - 1] else UNCHANGED,
+            undecided=held.undecided,
+            undone=held.undone,
+            why=_by(intervals[-1]),
+            loss=loss.name,
+            model=model,
+            interval=intervals[-1],
+        )
+    one, two = intervals
+    both = None
+    if one is not None and two is not None:
+        low, high = min(one.low, two.low), min(one.high, two.high)
+        both = Interval(low, high, one.confidence, one.method)
+    yield Check.of(
+        "both_losses_fell",
+        "the decision loss of both models fell, together",
+        min(falls),
+        ">",
+        Fraction(0),
+        split="judge",
+        uncovered=None if all(case.steps) else "no patch changes one of the models",
+        undecided=held.undecided,
+        undone=held.undone,
+        why=_by(both),
+        loss=loss.name,
+        interval=both,
+    )
+
+
+def _by(interval: Interval | None) -> str:
+    return "" if interval is None or interval.low <= 0 else f"by at least {at_least(interval.low)}"
+
+
+def _brier(held: Held) -> Iterator[Check]:
+    """The theorem's second part on new rows, where it has one: else whether the score fell."""
+    case = held.case
+    first, last = held.points[0], held.points[-1]
+    proved = case.reconciles_decisions and case.coarse is None
+    for model in MODELS:
+        found = None if held.paired is None else held.paired.brier[model - 1]
+        steps = case.steps[model - 1]
         yield Check.of(
             "brier_decrease",
-            "the Brier score fell by half of min(beta^2, eta alpha^2 / 4d) for every patch",
-            fall,
-            ">=",
-            case.steps[model - 1] * case.patch_gain,
+            f"the {case.brier_words} fell"
+            + (" by a quarter of min(beta^2, eta alpha^2 / 4d) for every patch" if proved else ""),
+            case.brier(first, model) - case.brier(last, model),
+            ">=" if proved else ">",
+            steps * case.g / 4 if proved else Fraction(0),
             split="judge",
-            uncovered=case.coarse,
+            uncovered=None if steps else UNCHANGED,
+            undecided=held.undecided,
+            undone=held.undone,
             model=model,
-            interval=bounded_mean(fall, last.rows, -d, d, confidence),
+            interval=held.mean(found, held.brier_within(model)),
+            scale=case.brier_scale,
         )
-
-
-def _largest_label(totals: Totals, case: Case) -> Fraction:
-    """The largest sum that a label can have: 1, or d if labels are vectors that do not sum to 1."""
-    by_class = totals.optimum[case.pair.losses.cells(0)].sum(axis=0)
-    total = sum(by_class.tolist())  # of vectors it may be more than an int64 holds
-    return Fraction(1 if total == totals.rows * ONE else case.d)
 
 
 # --- what is told besides -------------------------------------------------------------------------
 
 
-def measures(
-    case: Case, split: SplitName, points: Sequence[Point], confidence: Fraction
-) -> Iterator[Measure]:
-    """Before and after. Judged rows have intervals; those fitted on are no sample of new ones."""
+def measures(case: Case, split: SplitName, points: Sequence[Point]) -> Iterator[Measure]:
+    """Before and after."""
     losses = case.pair.losses
     whens: tuple[tuple[When, Point], ...] = (("before", points[0]), ("after", points[-1]))
     for when, point in whens:
         totals, metrics = point.totals, Metrics(point.totals, losses)
-        n = totals.rows
-
-        def share(rows: int, n: int = n) -> Interval | None:
-            return binomial(rows, n, confidence) if split == "judge" else None
-
-        def mean(value: Fraction, low: Fraction, high: Fraction, n: int = n) -> Interval | None:
-            return bounded_mean(value, n, low, high, confidence) if split == "judge" else None
-
         for model in MODELS:
-            brier = metrics.brier(model)
-            interval = mean(brier, Fraction(0), Fraction(case.d))
-            yield Measure("brier", split, when, brier, model=model, interval=interval)
+            yield Measure("brier", split, when, metrics.brier(model), model=model)
         for place, loss in enumerate(losses.losses):
-            low, high = _cost_range(loss, _largest_label(totals, case))
             for model in MODELS:
                 cost = metrics.decision_loss(place, model)
-                interval = mean(cost, low, high)
-                yield Measure("decision_loss", split, when, cost, loss.name, model, interval)
+                yield Measure("decision_loss", split, when, cost, loss.name, model)
             pairs, events = totals.pairs[place], totals.events[place]
             for name, rows in (
                 ("disagreement", int(pairs.sum() - np.trace(pairs))),
                 ("in_some_event", int(events.sum())),
             ):
-                yield Measure(name, split, when, Fraction(rows, n), loss.name, interval=share(rows))
-
-
-def _cost_range(loss: Loss, largest_label: Fraction) -> tuple[Fraction, Fraction]:
-    """The least and the largest cost of a row, in the user's units."""
-    if largest_label == 1:
-        costs = [cost for row in loss.exact_costs for cost in row]
-        return min(costs), max(costs)
-    lows = [sum((min(c, Fraction(0)) for c in row), Fraction(0)) for row in loss.exact_costs]
-    highs = [sum((max(c, Fraction(0)) for c in row), Fraction(0)) for row in loss.exact_costs]
-    return min(lows), max(highs)
+                yield Measure(name, split, when, Fraction(rows, totals.rows), loss.name)

@@ -6,7 +6,7 @@ import hashlib
 import json
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,7 +18,7 @@ from redcal_spark.pair import SCHEMA_VERSION
 from redcal_spark.redaction import Redaction
 from redcal_spark.store.base import Commit, Store
 
-RUNS_SCHEMA_VERSION = 3
+RUNS_SCHEMA_VERSION = 4
 FINISHED = ("converged", "capped", "stalled", "cut")
 UNFINISHED = ("running", "failed")
 
@@ -58,6 +58,8 @@ SCHEMA = pa.schema(
         ("package_version", pa.string()),
         ("exports", pa.string()),  # JSON: files made of this run -> what they held, as a digest
         ("pruned_at", TIME),  # its patches, history and metrics were removed
+        ("measured", pa.string()),  # JSON: what `metrics` says and nobody can measure again
+        ("digests", pa.string()),  # JSON: of every other column of this row, as it was written
     ]
 )
 
@@ -102,6 +104,8 @@ class RunRow:
     package_version: str = __version__
     exports: str | None = None
     pruned_at: datetime | None = None
+    measured: str | None = None
+    digests: str | None = None
 
     @property
     def commit(self) -> Commit:
@@ -193,11 +197,28 @@ class Ledger:
         }
         # an error may spell a value in its own way, and nobody needs it back
         error = None if row.error is None else hide.text(row.error)
-        return replace(row, **new, error=error).to_table()
+        stored = replace(row, **new, error=error, digests=None)
+        return replace(stored, digests=json.dumps(cell_digests(asdict(stored)))).to_table()
+
+    def as_stored(self, run_id: str) -> list[dict[str, Any]]:
+        """The rows of a run as the table has them, variables unresolved; one, if all is well."""
+        found = self._store.read(self.table, {"run_id": run_id})
+        return [] if found is None else found.to_pylist()
 
     def _read(self, row: dict[str, Any]) -> dict[str, Any]:
         read = {k: self._hidden.read_json(row[k]) for k in JSON_TEXTS if row[k] is not None}
         return row | read
+
+
+def cell_digests(row: Mapping[str, Any]) -> dict[str, str]:
+    """What every cell of a ledger's row held, so that a change shows and can be named."""
+    return {name: digest(_plain(row[name]))[:16] for name in SCHEMA.names if name != "digests"}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):  # whatever zone a store reads it in
+        return value.astimezone(UTC).isoformat(timespec="microseconds")
+    return value
 
 
 def digest(data: Any) -> str:

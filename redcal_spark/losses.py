@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from redcal_spark.costs import read_costs
-from redcal_spark.errors import FitWarning, GridWarning, UsageError, warn
+from redcal_spark.errors import FitWarning, GridWarning, ModelFileError, UsageError, warn
 from redcal_spark.fixed_point import (
     BITS,
     MAX_CLASSES,
@@ -121,6 +121,33 @@ class Loss:
         """User's units per unit of the rescaled loss (0 for a constant loss)."""
         flat = [c for row in self.exact_costs for c in row]
         return max(flat) - min(flat)
+
+    @cached_property
+    def class_reach(self) -> int:
+        """How far the quantised loss of a row can move, at most, if its label is a class."""
+        return int((self.quantised.max(axis=0) - self.quantised.min(axis=0)).max())
+
+    @cached_property
+    def vector_reach(self) -> int:
+        """The same if its label is a vector, whose coordinates are in [0, 1]."""
+        costs = self.quantised
+        return max(int(np.maximum(row - costs, 0).sum(axis=1).max()) for row in costs)
+
+    @cached_property
+    def action_distances(self) -> Fraction:
+        """max over b of the sum over a of |l_a - l_b|, Euclidean, of the quantised loss.
+
+        A sum of roots: rounded up to 2^-64 each, for it is a bound.
+        """
+        costs, most = self.quantised, 0
+        for row in costs:
+            squares = ((costs - row) ** 2).sum(axis=1).tolist()  # below 2^63, by the choice of G
+            roots = [math.isqrt(square << 128) for square in squares]
+            exact_ones = [
+                root * root == square << 128 for root, square in zip(roots, squares, strict=True)
+            ]
+            most = max(most, sum(roots) + exact_ones.count(False))
+        return Fraction(most, 1 << 64 + self.bits)
 
     def threshold(self, alpha: Fraction) -> int:
         """Integer score gaps above this are gaps above alpha."""
@@ -285,15 +312,25 @@ class LossFamily:
     def cells(self, loss: int) -> slice:
         return slice(int(self.offsets[loss]), int(self.offsets[loss + 1]))
 
-    def to_json(self) -> list[dict[str, Any]]:
+    def to_json(self, quantised: bool) -> list[dict[str, Any]]:
+        """quantised: with the integers that decide, so that nobody need find them again."""
         return [
             {"name": x.name, "actions": list(x.actions), "costs": [list(row) for row in x.costs]}
+            | ({"bits": x.bits, "quantised": x.quantised.tolist()} if quantised else {})
             for x in self.losses
         ]
 
     @classmethod
-    def from_json(cls, data: Sequence[Mapping[str, Any]]) -> LossFamily:
-        return cls([Loss.of(x["name"], x["costs"], x["actions"]) for x in data])
+    def from_json(cls, data: Sequence[Mapping[str, Any]], quantised: bool) -> LossFamily:
+        """Integers that are not those of the costs are refused."""
+        found = cls([Loss.of(x["name"], x["costs"], x["actions"]) for x in data])
+        for loss, given in zip(found.losses, data if quantised else (), strict=False):
+            if (given["bits"], given["quantised"]) != (loss.bits, loss.quantised.tolist()):
+                raise ModelFileError(
+                    f"damaged model: loss {loss.name!r}: the quantised costs are not those of its "
+                    "costs"
+                )
+        return found
 
 
 def cheapest(scores: Scores, action_type: npt.DTypeLike) -> Actions:

@@ -12,6 +12,7 @@ from redcal_spark.blocks import Block, label_rows
 from redcal_spark.fixed_point import BITS, ONE, Grid, Ints, sum_of_squares
 from redcal_spark.kernel import Classified, Rules, chunks, classify, event_counts, respond
 from redcal_spark.losses import Actions, LossFamily
+from redcal_spark.paired import Paired
 from redcal_spark.statistics import cell_label_sums, cell_score_sums
 
 PAIR_NUMBERS = 1 << 22  # label sums by pairs of actions, of all losses together: 32 MB a task
@@ -27,6 +28,7 @@ class Totals:
     gaps: per coordinate, rows on which the models differ beyond Reconcile's alpha.
     pair_labels: only for an audit, per loss, a1 x a2 x class: label sums by both best responses.
     Empty for a loss that is too large for it.
+    paired: only of holdout rows in a history: what the patches so far changed, row by row.
     """
 
     rows: int
@@ -38,6 +40,7 @@ class Totals:
     optimum: Ints
     gaps: Ints
     pair_labels: tuple[Ints, ...] = ()
+    paired: Paired | None = None
 
     def __add__(self, other: Totals) -> Totals:
         return self._combined(other, 1)
@@ -62,6 +65,7 @@ class Totals:
                 self.pair_labels or [0 * x for x in other.pair_labels],
                 other.pair_labels or [0 * x for x in self.pair_labels],
             ),
+            _paired(self.paired, other.paired, sign),
         )
 
     @classmethod
@@ -73,6 +77,12 @@ class Totals:
         return cls(
             0, (0, 0), tuple(squares), tuple(squares), two, two, cells, np.zeros(d, np.int64)
         )
+
+
+def _paired(one: Paired | None, two: Paired | None, sign: int) -> Paired | None:
+    if one is None or two is None:
+        return one if two is None or sign < 0 else two
+    return one + two if sign > 0 else one - two
 
 
 def measure(
@@ -173,10 +183,14 @@ def pair_label_sums(
 
 @dataclass(frozen=True, eq=False)
 class Metrics:
-    """What the totals say, as exact fractions; models are 1 and 2, losses by place."""
+    """What the totals say, as exact fractions; models are 1 and 2, losses by place.
+
+    binary: scores are one column P(1), where that is known.
+    """
 
     totals: Totals
     losses: LossFamily
+    binary: bool = False
 
     @property
     def rows(self) -> int:
@@ -185,6 +199,15 @@ class Metrics:
     def brier(self, model: int) -> Fraction:
         """Mean squared error, summed over classes."""
         return Fraction(self.totals.brier[model - 1], self.rows << 2 * BITS)
+
+    def usual_brier(self, model: int) -> Fraction:
+        """As people know it: of one column P(1) the mean of (f - y)^2, half of the sum."""
+        return self.brier(model) / 2 if self.binary else self.brier(model)
+
+    @property
+    def brier_words(self) -> str:
+        """Which Brier score that is."""
+        return "Brier score (f - y)^2" if self.binary else "Brier score over all classes"
 
     def decision_loss(self, loss: int, model: int) -> Fraction:
         """Mean cost of the model's best responses, in the user's units."""

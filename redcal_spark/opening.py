@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
 from collections.abc import Callable
 
 from redcal_spark.config import Config
 from redcal_spark.config_file import load_config
-from redcal_spark.errors import UsageError
+from redcal_spark.errors import ModelFileError, UsageError
+from redcal_spark.folder import looked_for
+from redcal_spark.ledger import RunRow
 from redcal_spark.pair import ReconciledPair
 from redcal_spark.runs import Job
 from redcal_spark.store.deltars import DeltaRsStore
@@ -66,13 +69,15 @@ def _work(config: Config) -> Work:
     return OnSpark(get_session(), given.scratch, given.driver_budget, given.threads)
 
 
-def model_of(options: argparse.Namespace, job: Job) -> tuple[ReconciledPair, str]:
-    """The model to apply, and what to call it."""
+def model_of(options: argparse.Namespace, job: Job) -> tuple[ReconciledPair, str, RunRow | None]:
+    """The model to apply, what to call it, and the run it is of; a file does not know."""
     if options.model is not None:
+        if not os.path.exists(options.model):
+            raise ModelFileError(f"{options.model}: no such file{looked_for(options.model)}")
         pair = renamed(ReconciledPair.load(options.model), job.config.hidden.read_json)
-        return pair, str(options.model)
+        return pair, str(options.model), None
     row = job.find(options.run)
-    return job.pair_of(row), f"run {row.run_id}"
+    return job.pair_of(row), f"run {row.run_id}", row
 
 
 def renamed(pair: ReconciledPair, change: Callable[[str], str]) -> ReconciledPair:

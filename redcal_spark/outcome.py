@@ -56,8 +56,9 @@ class Outcome:
         points = self.histories.get(split)
         if not points or self.pair is None:
             return None
-        losses = self.pair.losses
-        return Metrics(points[0].totals, losses), Metrics(points[-1].totals, losses)
+        losses, binary = self.pair.losses, self.pair.binary
+        first, last = (Metrics(points[place].totals, losses, binary) for place in (0, -1))
+        return first, last
 
 
 def summary(outcome: Outcome) -> dict[str, Any]:

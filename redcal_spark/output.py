@@ -16,33 +16,55 @@ from redcal_spark.errors import InputError
 from redcal_spark.fixed_point import Grid, from_grid
 from redcal_spark.kernel import Rules, replay
 from redcal_spark.losses import LossFamily
+from redcal_spark.normalised import check_normalise, normalised
 from redcal_spark.patches import Patch
 from redcal_spark.readings import Mask, Problems, read
+from redcal_spark.roles import UNKNOWN, Roles
 from redcal_spark.settings import setting
 
 SUFFIX = "_reconciled"
 
 
+def tag(suffix: str) -> str:
+    """What goes on the names of new columns that hold no scores."""
+    return "" if suffix == SUFFIX else suffix
+
+
 @dataclass(frozen=True)
 class OutputNames:
-    """The names of the new columns. A suffix of one's own goes on all of them, to avoid clashes."""
+    """The names of the new columns. A suffix of one's own goes on all of them, to avoid clashes.
+
+    roles: whether there is a column `split`, as in the rows of every job. normalise: whether there
+    are scores that sum to 1, beside the reconciled ones.
+    """
 
     columns: Columns
     losses: LossFamily
     suffix: str = SUFFIX
+    roles: bool = False
+    normalise: bool = False
 
     @property
     def _tag(self) -> str:
-        return "" if self.suffix == SUFFIX else self.suffix
+        return tag(self.suffix)
 
     def of_model(self, model: int) -> list[str]:
         source = self.columns.scores(model)
         names = (source,) if isinstance(source, str) else source
         return [f"{name}{self.suffix}" for name in names]
 
+    def normalised(self, model: int) -> list[str]:
+        return [f"{name}_normalised" for name in self.of_model(model)]
+
+    @property
+    def raw(self) -> list[str]:
+        return self.of_model(1) + self.of_model(2)
+
     @property
     def scores(self) -> list[str]:
-        return self.of_model(1) + self.of_model(2)
+        """The columns of new scores; those that sum to 1 last."""
+        added = [*self.normalised(1), *self.normalised(2)] if self.normalise else []
+        return self.raw + added
 
     def action(self, loss: str, model: int, when: str) -> str:
         return f"{loss}_{model}_{when}{self._tag}"
@@ -55,6 +77,10 @@ class OutputNames:
         return f"touched{self._tag}"
 
     @property
+    def split(self) -> str:
+        return f"split{self._tag}"
+
+    @property
     def valid(self) -> str:
         return f"valid{self._tag}"
 
@@ -64,7 +90,10 @@ class OutputNames:
             for when in ("before", "after"):
                 found += [self.action(loss.name, model, when) for model in (1, 2)]
             found.append(self.agree(loss.name))
-        return [*found, self.touched, *([self.valid] if skip else [])]
+        found.append(self.touched)
+        if self.roles:
+            found.append(self.split)
+        return [*found, *([self.valid] if skip else [])]
 
     def check(self, existing: Iterable[str], skip: bool, where: str) -> None:
         """New columns never replace old ones."""
@@ -96,12 +125,16 @@ def extend(
     problems: Problems,
     start: int | None = 0,
     skip: bool = False,
+    roles: Roles = UNKNOWN,
 ) -> pa.RecordBatch:
     """The batch with new columns: scores, per loss the actions before and after, and `touched`.
 
-    Rows that cannot be read pass through untouched, with null actions.
+    Rows that cannot be read pass through untouched, with null actions. roles: what `split` says,
+    where `names` has it.
     """
     names.check(batch.schema.names, skip, "the data")
+    if names.normalise:
+        check_normalise(layout)
     reading = read(batch, layout, problems, start)
     valid = reading.valid
     done = replay(reading.block, rules, log)
@@ -110,6 +143,9 @@ def extend(
     for model in (1, 2):
         found = _scores(batch, layout, model, done.f[model - 1], touched[model - 1], valid)
         arrays.update(zip(names.of_model(model), found, strict=True))
+    for model in (1, 2) if names.normalise else ():
+        found = normalised(done.f[model - 1], valid, layout.forms[model - 1])
+        arrays.update(zip(names.normalised(model), found, strict=True))
     for place, loss in enumerate(names.losses.losses):
         called = pa.array(loss.actions, pa.string())
         for when, actions in (("before", done.before), ("after", done.after)):
@@ -119,6 +155,8 @@ def extend(
         same = done.after[0][place] == done.after[1][place]
         arrays[names.agree(loss.name)] = pa.array(same, mask=_unless(valid))
     arrays[names.touched] = pa.array(touched[0] | touched[1])
+    if names.roles:
+        arrays[names.split] = roles.column(batch, valid)
     if skip:
         arrays[names.valid] = pa.array(valid)
     columns = [*batch.columns, *arrays.values()]

@@ -15,6 +15,7 @@ from redcal_spark.blocks import Block
 from redcal_spark.errors import RunError, ScratchError
 from redcal_spark.gather import Gathered, Part
 from redcal_spark.metrics import Totals
+from redcal_spark.paired import Moments, Paired
 from redcal_spark.readings import Problems
 
 Array = npt.NDArray[Any]
@@ -94,7 +95,10 @@ def totals_to_plain(totals: Totals) -> tuple[dict[str, Any], dict[str, Array]]:
     arrays = {"optimum": totals.optimum, "gaps": totals.gaps}
     for name in ("pairs", "events", "labels", "scores", "pair_labels"):
         arrays |= {f"{name}.{i}": a for i, a in enumerate(getattr(totals, name))}
-    return {"rows": totals.rows, "brier": [str(b) for b in totals.brier]}, arrays
+    data: dict[str, Any] = {"rows": totals.rows, "brier": [str(b) for b in totals.brier]}
+    if totals.paired is not None:
+        data["paired"] = _paired_to_plain(totals.paired)
+    return data, arrays
 
 
 def totals_from_plain(data: Mapping[str, Any], arrays: Mapping[str, Array]) -> Totals:
@@ -113,6 +117,33 @@ def totals_from_plain(data: Mapping[str, Any], arrays: Mapping[str, Array]) -> T
         arrays["optimum"],
         arrays["gaps"],
         family("pair_labels"),
+        _paired_from_plain(data["paired"]) if "paired" in data else None,
+    )
+
+
+def _paired_to_plain(paired: Paired) -> dict[str, Any]:
+    """Sums of squares do not fit int64 either."""
+
+    def texts(row: Sequence[Moments]) -> list[list[str]]:
+        return [[str(m.total), str(m.squares)] for m in row]
+
+    return {
+        "vectors": paired.vectors,
+        "losses": [texts(row) for row in paired.losses],
+        "rounds": [texts(row) for row in paired.rounds],
+        "brier": texts(paired.brier),
+    }
+
+
+def _paired_from_plain(data: Mapping[str, Any]) -> Paired:
+    def moments(row: Sequence[Sequence[str]]) -> tuple[Moments, ...]:
+        return tuple(Moments(int(total), int(squares)) for total, squares in row)
+
+    return Paired(
+        data["vectors"],
+        tuple(map(moments, data["losses"])),
+        tuple(map(moments, data["rounds"])),
+        moments(data["brier"]),
     )
 
 

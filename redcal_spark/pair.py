@@ -21,15 +21,19 @@ from redcal_spark.fixed_point import BITS, MAX_ROWS, exact
 from redcal_spark.journey import explain, one_row
 from redcal_spark.kernel import Rules
 from redcal_spark.losses import LossFamily
+from redcal_spark.normalised import with_nan
 from redcal_spark.output import OutputNames, extend
 from redcal_spark.parameters import Parameters, Resolved, Status
 from redcal_spark.patches import PatchLog
 from redcal_spark.readings import Problems
+from redcal_spark.roles import UNKNOWN, Roles
 from redcal_spark.settings import called_from_python, setting
 from redcal_spark.tables import batches, from_numpy, to_arrow, with_columns
 from redcal_spark.whole import write_whole
 
-SCHEMA_VERSION = 1
+# Of the file. A release writes the newest and reads all: 2 added the quantised costs.
+SCHEMA_VERSION = 2
+READ = (1, 2)
 KIND = "redcal_spark.ReconciledPair"
 
 
@@ -70,48 +74,59 @@ class ReconciledPair:
         *,
         suffix: str = "_reconciled",
         on_bad_rows: Literal["error", "skip"] = "error",
+        normalise: bool = False,
     ) -> Any:
         """The reconciled scores of any rows, labelled or not.
 
         A table comes back as the same kind of table with columns added; numpy arrays
         apply(scores_1, scores_2) come back as (new_1, new_2). Rows that no patch touched keep their
         scores to the bit.
+
+        normalise: the scores of several classes need not sum to 1 when they are patched; scores
+        divided by their sum are added, null where it is 0 (numpy: two more arrays, with NaN).
+        Actions are those of the scores as they are, and so is every promise.
         """
         if on_bad_rows not in ("error", "skip"):
             raise UsageError(f"on_bad_rows: must be 'error' or 'skip', got {on_bad_rows!r}")
+        if not isinstance(normalise, bool):
+            raise UsageError(f"normalise: must be True or False, got {normalise!r}")
         skip = on_bad_rows == "skip"
+        names = OutputNames(self.columns, self.losses, suffix, normalise=normalise)
         if is_spark(data):
-            return self._apply_to_frame(data, suffix, skip)
-        names = OutputNames(self.columns, self.losses, suffix)
+            return self.apply_to_frame(data, names, skip)
         if model_2 is not None:
-            table = self._extended(from_numpy(self.columns, data, model_2), suffix, skip)
-            return tuple(_to_numpy(table.column(name)) for name in names.scores)
+            table = self._extended(from_numpy(self.columns, data, model_2), names, skip)
+            raw = [_to_numpy(table.column(name)) for name in names.raw]
+            added = [table.column(name) for name in names.scores[len(raw) :]]
+            return (*raw, *(with_nan(column, self.n_classes) for column in added))
         table = to_arrow(data, self.columns.names(label=False))
-        return with_columns(data, self._extended(table, suffix, skip), names.all(skip))
+        return with_columns(data, self._extended(table, names, skip), names.all(skip))
 
-    def _apply_to_frame(self, frame: Any, suffix: str, skip: bool) -> Any:
+    def apply_to_frame(
+        self, frame: Any, names: OutputNames, skip: bool, roles: Roles = UNKNOWN
+    ) -> Any:
+        """A Spark DataFrame with its new columns, batch or streaming."""
         from redcal_spark.engines.spark_frames import apply_to_frame
 
-        names = OutputNames(self.columns, self.losses, suffix)
         found, layout = apply_to_frame(
-            frame, self.columns, self.n_classes, self.rules, self.log, names, skip
+            frame, self.columns, self.n_classes, self.rules, self.log, names, skip, roles
         )
         self.check_layout(layout)
         return found
 
-    def _extended(self, table: pa.Table, suffix: str, skip: bool) -> pa.Table:
+    def _extended(self, table: pa.Table, names: OutputNames, skip: bool) -> pa.Table:
         layout = plan(table.schema, self.columns, "the data", self.n_classes, None, labels=False)
         self.check_layout(layout)
         problems = Problems()
         found, start = [], 0
         for batch in batches(table):
-            found.append(self.apply_batch(batch, layout, suffix, problems, start, skip))
+            found.append(self.apply_batch(batch, layout, names, problems, start, skip))
             start += batch.num_rows
         if not skip:
             way_out = f"\n  ({setting('on_bad_rows', 'skip')} passes such rows through untouched)"
             problems.raise_if_any("the data", way_out)
         if not found:
-            found = [self.apply_batch(_empty(table.schema), layout, suffix, problems, 0, skip)]
+            found = [self.apply_batch(_empty(table.schema), layout, names, problems, 0, skip)]
         return pa.Table.from_batches(found)
 
     @called_from_python
@@ -135,22 +150,23 @@ class ReconciledPair:
         self,
         batch: pa.RecordBatch,
         layout: Layout,
-        suffix: str = "_reconciled",
+        names: OutputNames | None = None,
         problems: Problems | None = None,
         start: int = 0,
         skip: bool = False,
+        roles: Roles = UNKNOWN,
     ) -> pa.RecordBatch:
         """One batch with its new columns. Bad rows are added to `problems` and pass through."""
-        names = OutputNames(self.columns, self.losses, suffix)
+        names = names or OutputNames(self.columns, self.losses)
         found = Problems() if problems is None else problems
-        return extend(batch, layout, self.rules, self.log, names, found, start, skip)
+        return extend(batch, layout, self.rules, self.log, names, found, start, skip, roles)
 
     # --- as plain data ------------------------------------------------------------------------
 
-    def to_json(self) -> dict[str, Any]:
-        """The model as plain data, ready for `json.dumps`."""
+    def to_json(self, version: int = SCHEMA_VERSION) -> dict[str, Any]:
+        """The model as plain data, ready for `json.dumps`: all that a replay needs."""
         return {
-            "schema_version": SCHEMA_VERSION,
+            "schema_version": version,
             "kind": KIND,
             "status": self.status,
             "rows": self.rows,
@@ -165,7 +181,7 @@ class ReconciledPair:
             },
             "zero_calibrations": self.zero_calibrations,
             "columns": json.loads(json.dumps(asdict(self.columns))),
-            "losses": self.losses.to_json(),
+            "losses": self.losses.to_json(quantised=version >= 2),
             "log": self.log.to_json(),
         }
 
@@ -175,10 +191,11 @@ class ReconciledPair:
         if not isinstance(data, Mapping) or "schema_version" not in data:
             raise ModelFileError("not a saved model: it has no schema_version")
         version = data["schema_version"]
-        if version != SCHEMA_VERSION or isinstance(version, bool):
+        if type(version) is not int or version not in READ:
             raise ModelFileError(
-                f"schema_version {version!r} is unknown here; this release reads version "
-                f"{SCHEMA_VERSION}: use the release of redcal_spark that wrote the model"
+                f"schema_version {version!r} is unknown here; this release reads versions "
+                f"{' and '.join(map(str, READ))}: use the release of redcal_spark that wrote the "
+                "model"
             )
         try:
             pair = cls._built(data)
@@ -187,7 +204,7 @@ class ReconciledPair:
             raise
         except (RedcalError, LookupError, TypeError, ValueError, ArithmeticError) as err:
             raise ModelFileError(f"damaged model: {type(err).__name__}: {err}") from err
-        written = pair.to_json()
+        written = pair.to_json(version)
         changed = [key for key in {**written, **data} if written.get(key) != data.get(key)]
         if changed or not _same_types(written, data):
             told = ", ".join(changed) or "types"
@@ -207,7 +224,7 @@ class ReconciledPair:
         parameters = Parameters(**data["parameters"])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # told when the model was fitted
-            losses = LossFamily.from_json(data["losses"])
+            losses = LossFamily.from_json(data["losses"], data["schema_version"] >= 2)
         columns = data["columns"]
         classes = columns["classes"]
         given = data["resolved"]

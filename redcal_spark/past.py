@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from redcal_spark.certificate import Certificate
+from redcal_spark.config import Config
 from redcal_spark.config_base import sibling
 from redcal_spark.errors import RunError, UsageError
 from redcal_spark.ledger import UNFINISHED, Ledger, RunRow
@@ -85,6 +86,22 @@ def pair_of(store: Store, patches: str, row: RunRow) -> ReconciledPair:
     if row.certificate is None:
         return pair
     return replace(pair, certificate=Certificate.from_json(json.loads(row.certificate)))
+
+
+def fitted_on(row: RunRow, config: Config, digest: str, identity: dict[str, Any]) -> bool:
+    """Whether a run was fitted on these very rows, read and split as a configuration says.
+
+    A variable may stand for another value by now; the digest knows, as it is of the values.
+    """
+    if json.loads(row.inputs) != identity:
+        return False
+    if row.config_digest == digest:
+        return True
+    ours, theirs = (
+        {key: value for key, value in tree["input"].items() if key != "version"}
+        for tree in (config.recorded(), json.loads(row.config))
+    )
+    return ours == theirs and "${" not in json.dumps(ours)
 
 
 def check_kept(row: RunRow) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
@@ -103,3 +103,14 @@ class PatchLog(tuple[Patch, ...]):
     @property
     def rounds(self) -> int:
         return sum(patch.kind != "calibrate" for patch in self)
+
+
+def full_phi(patch: Patch, d: int, binary: bool) -> Sequence[int]:
+    """phi for all classes; the complement of a binary score follows."""
+    if patch.coordinate is None:
+        return patch.phi
+    phi = [0] * d
+    phi[patch.coordinate] = patch.phi[0]
+    if binary:
+        phi[1 - patch.coordinate] = -patch.phi[0]
+    return phi

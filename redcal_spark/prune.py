@@ -1,7 +1,8 @@
 """Housekeeping: runs of the past leave the ledger's row behind, and nothing else.
 
-The rows of old runs in patches, history and metrics, and the files exported of them, are removed.
-The target is never touched: its own versions are kept and dropped by Delta.
+The rows of old runs in patches, history and metrics are removed. Files that someone asked for with
+`-o` are theirs, and stay. The target is never touched: its own versions are kept and dropped by
+Delta.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ UNITS = {"h": "hours", "d": "days", "w": "weeks"}
 class Pruned:
     """What was removed, or would be.
 
-    kept: runs that were old enough and stay, and why. rows: by table. files: exports, and those
-    that stay because they hold something else by now.
+    kept: runs that were old enough and stay, and why. rows: by table. files: written of these runs
+    with `-o`; they stay.
     """
 
     dry: bool
@@ -37,7 +38,6 @@ class Pruned:
     kept: dict[str, str] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
     files: list[str] = field(default_factory=list)
-    changed: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -45,8 +45,7 @@ class Pruned:
             "pruned": self.runs,
             "kept": self.kept,
             "rows": self.rows,
-            "files": self.files,
-            "changed_files": self.changed,
+            "files_that_stay": self.files,
         }
 
 
@@ -85,8 +84,8 @@ def prune(
     # also of those that an earlier attempt marked and then died
     gone = [row.run_id for row in ours if row.pruned_at is not None] + found.runs
     for row in ours:
-        if row.run_id in gone:
-            _remove_exports(row, found)
+        if row.run_id in found.runs:
+            found.files += _exports_of(row)
     for name in (job.tables.patches, job.tables.history, job.tables.metrics):
         found.rows[name] = (
             _count(job, name, gone)
@@ -140,8 +139,7 @@ def prune_lines(found: Pruned) -> list[str]:
     lines = [f"{len(found.runs)} runs {did}{': ' if found.runs else ''}{', '.join(found.runs)}"]
     lines += [f"  {run_id} stays: {why}" for run_id, why in found.kept.items()]
     lines += [f"  {count:,} rows of {name}" for name, count in found.rows.items() if count]
-    lines += [f"  {name}" for name in found.files]
-    lines += [f"  {name} stays: it holds something else by now" for name in found.changed]
+    lines += [f"  {name} stays: it was written with -o" for name in found.files]
     if any(found.rows.values()) and not found.dry:
         lines.append("older versions of these tables still have them: VACUUM frees the bytes")
     return lines
@@ -151,7 +149,7 @@ def prune_lines(found: Pruned) -> list[str]:
 
 
 def record_export(job: Job, row: RunRow, path: str) -> None:
-    """Remember that a file was made of a run, so that it can go with it.
+    """Remember that a file was made of a run.
 
     A pipe or a device is none: to read it back would wait for ever.
     """
@@ -162,18 +160,17 @@ def record_export(job: Job, row: RunRow, path: str) -> None:
     job.ledger.replace(replace(row, exports=json.dumps(known), previous_claim=row.claim))
 
 
-def _remove_exports(row: RunRow, found: Pruned) -> None:
-    for name, digest in json.loads(row.exports or "{}").items():
-        path = Path(name)
-        if not path.is_file():
-            continue
-        if _digest(path) != digest:
-            if row.pruned_at is None:  # else it was told when the run was pruned
-                found.changed.append(name)
-            continue
-        if not found.dry:
-            path.unlink()
-        found.files.append(name)
+def _exports_of(row: RunRow) -> list[str]:
+    """The files of a run that are still what was written."""
+    known = json.loads(row.exports or "{}")
+    return [name for name, digest in known.items() if _holds(Path(name), digest)]
+
+
+def _holds(path: Path, digest: str) -> bool:
+    try:
+        return path.is_file() and _digest(path) == digest
+    except OSError:
+        return False
 
 
 def _digest(path: Path) -> str:

@@ -95,6 +95,13 @@ def read(
     return Reading(Block(f1, f2, y), reader.valid, labelled, reader.off_sum)
 
 
+def with_label(batch: pa.RecordBatch, layout: Layout) -> Mask:
+    """Rows with a label that can be used. Bad ones are told by whoever fits on them."""
+    reader = _Reader(batch, layout, Problems(), None)
+    _, labelled = reader.labels()
+    return reader.valid & labelled
+
+
 class _Reader:
     def __init__(
         self, batch: pa.RecordBatch, layout: Layout, problems: Problems, start: int | None

@@ -20,7 +20,7 @@ from redcal_spark.columns import Columns, Layout, plan
 from redcal_spark.engines.base import Engine
 from redcal_spark.engines.local import LocalEngine
 from redcal_spark.errors import FitWarning, InputError, ScoreWarning, UsageError, warn
-from redcal_spark.fixed_point import MAX_ROWS
+from redcal_spark.fixed_point import MAX_ROWS, exact
 from redcal_spark.gather import Gathered, Piece, Scanner, each_alone, gather
 from redcal_spark.guard import doubts
 from redcal_spark.history import Point, history
@@ -55,6 +55,7 @@ class Reconciler:
         alpha: the margin above which a disagreement counts, the loss rescaled to [0, 1].
         eta: the share of rows from which on a disagreement event is patched.
         beta: the calibration tolerance; "auto" is about the sampling noise of these rows.
+        delta: the probability, at most, that a statement of a certificate about new rows is false.
         adaptive_beta: loosen beta with the gain of each round.
         grid_bits: the patch grid 2^-bits; None: by theory.
         max_rounds: stop after this many rounds, as capped.
@@ -88,6 +89,7 @@ class Reconciler:
         grid_bits: int | None = None,
         max_rounds: int = 10_000,
         max_steps: int = 1_000_000,
+        delta: float = 0.05,
         model_1: str | Sequence[str] = "model_1",
         model_2: str | Sequence[str] = "model_2",
         label: str = "label",
@@ -109,6 +111,9 @@ class Reconciler:
             max_rounds=max_rounds,
             max_steps=max_steps,
         )
+        if isinstance(delta, bool) or not 0 < delta < 1:
+            raise UsageError(f"delta: must be in (0, 1), got {delta!r}")
+        self.delta = exact(delta)
         self.losses = LossFamily.of(losses)
         if self.parameters.needs_losses and not len(self.losses):
             raise UsageError(f"losses: {algorithm} needs at least one")
@@ -168,9 +173,11 @@ class Reconciler:
         pair = self.fit_gathered(gathered, layout)
         spread = partial(ordered, threads=self.threads)
         fit = gathered.fit
-        return _certified(pair, history(fit.totals, fit.scans, pair.rules, pair.log, spread))
+        points = history(fit.totals, fit.scans, pair.rules, pair.log, spread)
+        return self._certified(pair, points)
 
     def _fit_frame(self, frame: Any) -> ReconciledPair:
+        from redcal_spark.engines.spark_errors import workers_in_words
         from redcal_spark.engines.spark_frames import layout_of, scan_frame
         from redcal_spark.engines.spark_scratch import Scratch
 
@@ -179,16 +186,20 @@ class Reconciler:
         layout = layout_of(frame, self.columns, self.n_classes)
         scratch = Scratch(frame.sparkSession, self.scratch)
         try:
-            scan = scan_frame(
-                frame, self.scanner(layout), scratch, self.driver_budget, self.threads
-            )
+            with workers_in_words():
+                scan = scan_frame(
+                    frame, self.scanner(layout), scratch, self.driver_budget, self.threads
+                )
             self.check_gathered(scan.gathered, "the data")
             self._warn(scan.gathered)
             engine = scan.engine(self.fitting_rules(layout))
             pair = self.fit_gathered(scan.gathered, layout, engine=engine)
-            return _certified(pair, scan.histories(pair.rules, pair.log)["fit"])
+            return self._certified(pair, scan.histories(pair.rules, pair.log)["fit"])
         finally:
             scratch.close()
+
+    def _certified(self, pair: ReconciledPair, points: Sequence[Point]) -> ReconciledPair:
+        return replace(pair, certificate=certify(pair, points, delta=self.delta))
 
     def doubts(self, gathered: Gathered) -> list[str]:
         """What to say before a fit that is perhaps not meant."""
@@ -327,10 +338,6 @@ class Reconciler:
             log=run.log,
             zero_calibrations=run.zero_calibrations,
         )
-
-
-def _certified(pair: ReconciledPair, points: Sequence[Point]) -> ReconciledPair:
-    return replace(pair, certificate=certify(pair, points))
 
 
 def _peeked(pieces: Iterable[Piece]) -> tuple[pa.RecordBatch | None, Iterable[Piece]]:

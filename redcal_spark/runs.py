@@ -12,27 +12,30 @@ from datetime import timedelta
 from functools import cached_property
 from typing import Any
 
-from redcal_spark import past
+from redcal_spark import past, signals
+from redcal_spark.accounts import counted, counts_told, found, metrics_run
+from redcal_spark.certificate import DELTA
 from redcal_spark.claim import Claim, take
 from redcal_spark.columns import Columns, Layout, plan
 from redcal_spark.config import Config
-from redcal_spark.dashboard import METRICS, metrics_table
+from redcal_spark.dashboard import METRICS, measured, measured_in, metrics_table
 from redcal_spark.errors import InputError, RedcalError, RunError, ScratchError, UsageError
+from redcal_spark.fixed_point import exact
 from redcal_spark.history import Point
 from redcal_spark.ledger import Ledger, RunRow, config_digest, fingerprint
 from redcal_spark.metrics import Metrics, Totals
-from redcal_spark.outcome import Listener, Outcome, summary
-from redcal_spark.output import OutputNames
+from redcal_spark.outcome import Listener, Outcome
 from redcal_spark.pair import ReconciledPair
 from redcal_spark.patches import Patch, PatchLog
 from redcal_spark.progress import Progress
 from redcal_spark.reconciler import Reconciler
 from redcal_spark.records import HISTORY, history_table
+from redcal_spark.roles import UNKNOWN, Roles
 from redcal_spark.settings import of_a_job
 from redcal_spark.store.base import Commit, Table
 from redcal_spark.store.inputs import open_input, pinned, split_of
 from redcal_spark.store.targets import RUN_ID, target_of
-from redcal_spark.verdict import audits, verdict
+from redcal_spark.verdict import verdict
 from redcal_spark.work import Scanned, Work, check_rows
 
 
@@ -53,6 +56,8 @@ class Job:
         self._new_ledger = False
         self._written: dict[str, int] = {}  # tables and the versions of them that this run wrote
         self._timings: dict[str, float] = {}
+        self._measured: str | None = None  # what the metrics table says of what the run took
+        self._binary = False
         self._seen: list[Point] = []  # of the fitting rows, at the ends of rounds
         self._steps = 0
 
@@ -65,6 +70,10 @@ class Job:
     @property
     def input(self) -> Table:
         return self._opened[0]
+
+    def read_instead(self, table: Table, columns: Columns) -> None:
+        """Takes a table for the input: one that it was, or what is left of it."""
+        self.__dict__["_opened"] = table, columns
 
     @cached_property
     def reconciler(self) -> Reconciler:
@@ -92,6 +101,10 @@ class Job:
         tree = self.config.model_dump(mode="json")
         output = tree["output"] | self.tables._asdict()
         del output["report"]  # the rows are the same, whoever reads of them
+        if not output["normalise"]:  # as before there was such a key
+            del output["normalise"]
+        if exact(self.config.reconcile.delta) == DELTA:  # as it was before there was a choice
+            del tree["reconcile"]["delta"]
         return config_digest(tree | {"output": output})
 
     def _wanted(self, reader: Reconciler) -> list[str]:
@@ -122,9 +135,10 @@ class Job:
             raise UsageError("\n".join(problems))
         if rows:
             made = self.reconciler
-            names = OutputNames(made.columns, made.losses, self.config.output.suffix)
+            target = target_of(self.config)
+            names = target.names(made.columns, made.losses)
             names.check(self.input.schema.names, self.skip, self.input.name)
-            check_rows(self.work, self.input, target_of(self.config), made, layout)
+            check_rows(self.work, self.input, target, made, layout)
         if ids:
             if self.config.input.id is None:
                 raise UsageError("check --ids: input.id is not set")
@@ -282,32 +296,44 @@ class Job:
             try:
                 yield
             except BaseException as err:
-                told = str(err) if isinstance(err, RedcalError) else f"{type(err).__name__}: {err}"
+                told = _in_words(err)
                 wrong_use = isinstance(err, RedcalError) and err.exit_code == 2
                 try:
-                    row = claim.end("failed", error=told, **self._spent())
+                    row = self._failed(claim, told)
                     if wrong_use and self._new_ledger and not self._written:
                         self.ledger.forget(row)
-                except RedcalError as second:  # the first one is what must be mended
+                except Exception as second:  # the first one is what must be mended
                     self.listener.note(f"the failure could not be recorded: {second}")
                 raise
+
+    def _failed(self, claim: Claim, told: str) -> RunRow:
+        """Record it, if need be without what failed: a signal may have ended Spark, too."""
+        try:
+            return claim.end("failed", error=told, **self._spent())
+        except Exception:
+            other = self.store.spare(self.tables.runs)
+            if other is None:
+                raise
+            claim.write_to(Ledger(other, self.tables.runs, self.config.hidden))
+            return claim.end("failed", error=told, **self._spent())
 
     def _finish(
         self, claim: Claim, progress: Progress, scanned: Scanned, identity: Any, apply: bool
     ) -> Outcome:
         gathered = scanned.gathered
 
-        def found(patch: Patch, zero_calibrations: int) -> None:
+        def on_patch(patch: Patch, zero_calibrations: int) -> None:
             progress.patch(patch, zero_calibrations)
             self._patch(patch)
 
         with self._phase("fit"):
+            self._binary = scanned.layout.binary
             self._seen = [Point(0, 0, gathered.fit.totals)]
             pair = self.reconciler.fit_gathered(
                 gathered,
                 scanned.layout,
                 log=progress.log,
-                on_patch=found,
+                on_patch=on_patch,
                 on_round=self._round,
                 engine=scanned.engine(),
                 zero_calibrations=progress.zero_calibrations,
@@ -316,7 +342,9 @@ class Job:
             points = scanned.histories(pair, self._all_seen(pair.log))
             made.rows = scanned.replayed
             guard = self.config.reconcile.guard
-            pair, histories = verdict(pair, points, guard, self.listener.note)
+            pair, histories = verdict(
+                pair, points, guard, self.listener.note, self.reconciler.delta
+            )
         scanned.close()  # the rest needs no scratch, and the disk may need the room
         with self._phase("write"):
             self._written[self.tables.patches] = progress.finish()
@@ -325,30 +353,16 @@ class Job:
                 self.tables.history, HISTORY, table.to_batches(), "append", self._commit(claim)
             )
         if apply:
-            rows = gathered.rows
-            self._written[self.tables.table], _ = self._write_rows(pair, claim, identity, rows)
+            roles = Roles(scanned.layout, self.split)
+            version, _ = self._write_rows(pair, claim, identity, roles, gathered.rows)
+            self._written[self.tables.table] = version
         self._unchanged(identity)
         outcome = Outcome(claim.row, pair, histories)
-        counts = {
-            "rows": gathered.rows,
-            "fit_rows": gathered.fit.rows,
-            "judge_rows": gathered.judge.rows,
-            "unlabelled_rows": gathered.unlabelled,
-            "bad_rows": gathered.bad,
-            "patches": len(pair.log),
-            "rounds": pair.log.rounds,
-        }
-        self._write_metrics(claim, pair, counts, histories)
+        self._write_metrics(claim, pair, counted(gathered, pair), histories)
         outcome.row = claim.end(
             pair.status,
-            **counts,
-            progress=None,
-            beta=None if pair.resolved.beta is None else float(pair.resolved.beta),
-            model=json.dumps(pair.to_json() | {"log": []}),
             outputs=json.dumps(self._written),
-            metrics=json.dumps(summary(outcome)),
-            certificate=json.dumps(pair.certificate.to_json()) if pair.certificate else None,
-            audits=json.dumps(audits(pair, histories)),
+            **found(outcome, gathered),
             **self._spent(),
         )
         return outcome
@@ -360,35 +374,57 @@ class Job:
         counts: dict[str, int],
         histories: dict[str, list[Point]],
     ) -> None:
-        if pair.certificate is not None:
-            found = pair.certificate.counts.items()
-            counts = counts | {f"checks_{name.replace(' ', '_')}": count for name, count in found}
-        row = claim.row
-        run = {"run_id": row.run_id, "command": row.command, "status": pair.status}
-        counters = self.work.counters
-        table = metrics_table(run, counts, self._timings, counters, histories, pair.losses)
-        name = self.tables.metrics
-        self._written[name] = self.store.write(
-            name, METRICS, table.to_batches(), "append", self._commit(claim)
+        name, commit = self.tables.metrics, self._commit(claim)
+        taken = measured(self._timings, self.work.counters)
+        table = metrics_table(
+            metrics_run(claim.row, pair), counts_told(counts, pair), taken, histories, pair.losses
         )
+        self._written[name] = self.store.write(name, METRICS, table.to_batches(), "append", commit)
+        there = self.store.read(name, {"run_id": claim.row.run_id}) if commit.again else None
+        if there is not None and there.num_rows:  # it may have been written before the run died
+            taken = measured_in(there)
+        self._measured = json.dumps(taken)
 
     def _commit(self, claim: Claim) -> Commit:
         """What a write says of itself. The run must still be ours when we write."""
         claim.check()
         return replace(claim.row.commit, again=claim.resumed is not None)
 
-    def apply(self, pair: ReconciledPair, command: str = "apply", *, wait: bool = False) -> Outcome:
-        """Write the input's rows, labelled or not, with a fitted pair's scores and actions."""
+    def roles_of(self, fitted: RunRow | None) -> Roles:
+        """What the input's rows were to a run that was fitted; unknown, if it read other rows.
+
+        fitted: None, if nobody knows which run the model is of.
+        """
+        if fitted is None or not past.fitted_on(
+            fitted, self.config, self.digest, self.input.identity()
+        ):
+            return UNKNOWN
+        return Roles(self.check_input(), self.split)
+
+    def apply(
+        self,
+        pair: ReconciledPair,
+        command: str = "apply",
+        *,
+        fitted: RunRow | None = None,
+        wait: bool = False,
+    ) -> Outcome:
+        """Write the input's rows, labelled or not, with a fitted pair's scores and actions.
+
+        fitted: the run that the pair is of, if it is known.
+        """
         self.check(labels=False)
         identity = self.input.identity()
+        roles = self.roles_of(fitted)  # a file that changes from here on voids the run
         mark = fingerprint(self.digest, identity, command, pair.to_json())
         counted = {"patches": len(pair.log), "rounds": pair.log.rounds}
-        fresh = self._new_row(mark, command, identity, **counted)
+        known = None if fitted is None else json.dumps({"model_of": fitted.run_id})
+        fresh = self._new_row(mark, command, identity, progress=known, **counted)
         claim = self._claimed(fresh, True, wait, True)
         if isinstance(claim, Outcome):
             return claim
         with self._working(claim):
-            self._written[self.tables.table], rows = self._write_rows(pair, claim, identity)
+            self._written[self.tables.table], rows = self._write_rows(pair, claim, identity, roles)
             self._write_metrics(claim, replace(pair, certificate=None), {"rows": rows}, {})
             row = claim.end(
                 pair.status,
@@ -399,11 +435,16 @@ class Job:
         return Outcome(row, pair)
 
     def _write_rows(
-        self, pair: ReconciledPair, claim: Claim, identity: Any, known: int | None = None
+        self,
+        pair: ReconciledPair,
+        claim: Claim,
+        identity: Any,
+        roles: Roles,
+        known: int | None = None,
     ) -> tuple[int, int]:
         """The version written, and how many rows it has. A source that changed stops the write.
 
-        known: how many rows the input has.
+        roles: what the rows were to the fit. known: how many rows the input has.
         """
         counters = self.work.counters
         with self._phase("apply", self.input.count()), counters.timed("apply") as made:
@@ -415,6 +456,7 @@ class Job:
                     self._commit(claim),
                     self.listener.advance,
                     lambda: self._unchanged(identity),
+                    roles,
                 )
                 made.rows = written if known is None else known  # a MERGE tells what it changed
                 counters.rows_scanned += made.rows
@@ -473,7 +515,7 @@ class Job:
     def _round(self, first: Patch, totals: Totals | None) -> None:
         metrics = None
         if totals is not None:
-            metrics = Metrics(totals, self.reconciler.losses)
+            metrics = Metrics(totals, self.reconciler.losses, self._binary)
             self._seen.append(Point(self._steps, len(self._seen), totals))
         self.listener.round(first, metrics)
 
@@ -496,7 +538,15 @@ class Job:
         """What the run took so far, for the ledger."""
         seconds = {name: round(seconds, 3) for name, seconds in self._timings.items()}
         counters = self.work.counters.to_json()
-        return {"counters": json.dumps(counters), "timings": json.dumps(seconds)}
+        found = {"counters": json.dumps(counters), "timings": json.dumps(seconds)}
+        return found if self._measured is None else found | {"measured": self._measured}
+
+
+def _in_words(err: BaseException) -> str:
+    """Why a run failed, for the ledger."""
+    if isinstance(err, KeyboardInterrupt):
+        return signals.in_words(err)
+    return str(err) if isinstance(err, RedcalError) else f"{type(err).__name__}: {err}"
 
 
 @contextmanager

@@ -32,6 +32,7 @@ LOCAL = {
 }
 
 
+PATIENCE = 15.0  # seconds for a server to answer; PySpark alone would ask for ten minutes
 DELTA = ("spark.sql.extensions", "spark.sql.catalog.spark_catalog")
 
 
@@ -80,9 +81,42 @@ def submitted_session() -> SparkSession:
             if not known.contains(key):
                 builder = builder.config(key, LOCAL[key])
         return builder.getOrCreate()
+    url = os.environ["SPARK_REMOTE"]
+    if url.startswith("sc://"):
+        _need_server(url)
     session = builder.getOrCreate()
+    _lose_no_time(session)
     atexit.register(_give_back, session)
     return session
+
+
+def _need_server(url: str) -> None:
+    """Refuse a Spark Connect server that does not answer. A channel of our own asks, as PySpark's
+    would: through proxies, with TLS; a server that is just starting gets its time."""
+    import grpc  # type: ignore[import-untyped]
+    from pyspark.sql.connect.client import DefaultChannelBuilder
+
+    builder = DefaultChannelBuilder(url)
+    channel = builder.toChannel()
+    ready = grpc.channel_ready_future(channel)
+    try:
+        ready.result(timeout=PATIENCE)
+    except grpc.FutureTimeoutError:
+        raise RunError(  # the URL itself may have a token in it
+            f"the Spark Connect server {builder.endpoint} (SPARK_REMOTE) cannot be reached: no "
+            f"answer within {PATIENCE:g} s; start it, correct or unset SPARK_REMOTE, or use "
+            f"{setting('engine', 'local')}, which needs no Spark"
+        ) from None
+    finally:
+        ready.cancel()
+        channel.close()
+
+
+def _lose_no_time(session: SparkSession) -> None:
+    """A server that goes away later is told after half a minute, too; the run can be resumed."""
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+
+    session.client.set_retry_policies([DefaultPolicy(max_retries=8, max_backoff=5_000)])
 
 
 def _give_back(session: SparkSession) -> None:

@@ -34,6 +34,7 @@ KEYS = {
     "max_rounds": "reconcile.max_rounds",
     "max_steps": "reconcile.max_steps",
     "suffix": "output.suffix",
+    "normalise": "output.normalise",
     "engine": "engine.name",
     "threads": "engine.threads",
     "scratch": "engine.scratch",

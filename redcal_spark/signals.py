@@ -1,7 +1,8 @@
-"""SIGTERM and SIGINT as a request to end, for work that has no end of its own."""
+"""SIGTERM and SIGINT: the end of a run, told in words; or a request to end, for streams."""
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 from collections.abc import Iterator
@@ -9,6 +10,41 @@ from contextlib import contextmanager
 from typing import Any
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: a scheduler, a container or `kill` wants the process to end."""
+
+
+def in_words(err: BaseException) -> str:
+    """Why a run ended that someone interrupted, for its row in the ledger."""
+    return "ended by SIGTERM" if isinstance(err, Terminated) else "interrupted by Ctrl-C (SIGINT)"
+
+
+@contextmanager
+def sigterm_as_ctrl_c() -> Iterator[None]:
+    """The first SIGTERM is raised, so that the run can say how it ended; a second one ends it."""
+    if threading.current_thread() is not threading.main_thread():  # only that one gets signals
+        yield
+        return
+
+    def handle(number: int, frame: Any) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, handle)
+    root = logging.getLogger()
+    root.addFilter(_no_interrupts)
+    try:
+        yield
+    finally:
+        root.removeFilter(_no_interrupts)
+        signal.signal(signal.SIGTERM, before)
+
+
+def _no_interrupts(record: logging.LogRecord) -> bool:
+    """py4j logs an interrupt with its traceback, which is no more than what we say ourselves."""
+    return not str(record.msg).startswith("KeyboardInterrupt while sending command")
 
 
 @contextmanager

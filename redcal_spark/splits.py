@@ -87,7 +87,8 @@ def _no_rows(schema: pa.Schema, column: str, where: str) -> pa.RecordBatch:
 
 
 def hash_column(column: pa.Array, name: str, salt: str) -> Hashes:
-    """64-bit hashes of integers or text (nulls hash as empty text), the same on every platform."""
+    """64-bit hashes of integers or text (nulls hash as 0 or as empty text), to the bit as
+    docs/reference/split.md says, for good: rows that were held out must stay so."""
     seed = np.uint64(
         int.from_bytes(hashlib.blake2b(salt.encode(), digest_size=8).digest(), "little")
     )
@@ -100,7 +101,8 @@ def hash_column(column: pa.Array, name: str, salt: str) -> Hashes:
         column = column.cast(pa.large_string())
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
         raise InputError(
-            f"id column {name!r} has type {column.type}; a split by hash needs integers or text"
+            f"id column {name!r} has type {column.type}; a split by hash needs integers or text: "
+            "cast it to text"
         )
     text = column.cast(pa.large_string()).fill_null("")
     if not len(text):

@@ -43,7 +43,8 @@ class StreamJob(Job):
         """
         if problems := self._target_problems():
             raise UsageError("\n".join(problems))
-        stream = self.work.stream(self.config, pair, (digest(pair.to_json()), called))
+        # by the oldest form: a checkpoint of an earlier release is of the same model
+        stream = self.work.stream(self.config, pair, (digest(pair.to_json(1)), called))
         if stream.other_model is not None and not switch:
             raise UsageError(stream.other_model)
         mark = digest({"checkpoint": stream.checkpoint})  # one at a time works on it

@@ -6,19 +6,30 @@ Every task gives back rows of SCHEMA: blocks of packed rows and one row of stati
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import numpy as np
-import pyarrow as pa
+try:
+    import numpy as np
+    import pyarrow as pa
+except ImportError as err:
+    from redcal_spark.errors import UsageError
+
+    raise UsageError(  # in a worker, whose Python is not ours
+        f"the Python of Spark's workers, {sys.executable}, cannot be used ({err}): they need numpy "
+        "and pyarrow. Install both there, or name a Python that has them with PYSPARK_PYTHON "
+        "before Spark starts"
+    ) from None
 
 from redcal_spark.blocks import Block
 from redcal_spark.columns import Layout
 from redcal_spark.events import Disagreement
 from redcal_spark.fixed_point import Ints
 from redcal_spark.gather import Gathered, Scanner
-from redcal_spark.history import added, changes
+from redcal_spark.history import Measured, added
 from redcal_spark.kernel import Rows, Rules, event_counts, in_some_event
 from redcal_spark.metrics import Totals
 from redcal_spark.output import OutputNames, extend
@@ -31,7 +42,8 @@ from redcal_spark.packing import (
     unpack_block,
 )
 from redcal_spark.patches import Patch
-from redcal_spark.readings import Problems
+from redcal_spark.readings import Problems, read
+from redcal_spark.roles import UNKNOWN, Roles
 from redcal_spark.statistics import gap_sums, residuals, sums
 
 SCHEMA = pa.schema([("kind", pa.string()), ("rows", pa.int64()), ("data", pa.binary())])
@@ -155,10 +167,17 @@ class HistoryTask:
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         total: dict[Kind, list[Totals | None]] = {}
+        measured: dict[Kind, Measured] = {}
         for batch in batches:
             kinds = batch.column(batch.schema.get_field_index("kind")).to_pylist()
             for kind, packed in zip(kinds, cells([batch]), strict=True):
-                found = changes(self.segments, Rows(unpack_block(packed), self.rules))
+                block = unpack_block(packed)
+                if kind not in measured:
+                    holdout = kind == "judge"
+                    measured[kind] = Measured(
+                        self.segments, self.rules, block.n_classes, paired=holdout
+                    )
+                found = measured[kind].changes(block)
                 known = total.setdefault(kind, [None] * len(found))
                 total[kind] = added([[t for t in known if t is not None], found], len(found))
         for kind, summed in total.items():
@@ -176,18 +195,44 @@ class ApplyTask:
     new: OutputNames
     skip: bool
     vectors: tuple[str, ...] = ()
+    roles: Roles = UNKNOWN
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         for batch in batches:  # a task cannot know the numbers of its rows
             problems = Problems()
             rows = dense_batch(batch.rename_columns(self.names), self.vectors)
             found = extend(
-                rows, self.layout, self.rules, self.log, self.new, problems, None, self.skip
+                rows,
+                self.layout,
+                self.rules,
+                self.log,
+                self.new,
+                problems,
+                None,
+                self.skip,
+                self.roles,
             )
             if not self.skip:
-                problems.raise_if_any("the data")
+                problems.raise_if_any("the data", "\n  (in one batch; others may have more)")
             columns = [*batch.columns, *found.columns[batch.num_columns :]]
             yield pa.RecordBatch.from_arrays(columns, names=found.schema.names)
+
+
+@dataclass(frozen=True)
+class ProblemsTask:
+    """Every row that cannot be used, counted and named; `ApplyTask` stops at the first batch."""
+
+    layout: Layout
+    names: tuple[str, ...]  # of the columns, which travel without
+    vectors: tuple[str, ...] = ()
+
+    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        problems, rows = Problems(), 0
+        for batch in batches:
+            dense = dense_batch(batch.rename_columns(self.names), self.vectors)
+            read(dense, self.layout, problems, None)
+            rows += batch.num_rows
+        yield row("statistics", rows, json.dumps(problems.to_json()).encode())
 
 
 def dense_batch(batch: pa.RecordBatch, vectors: Sequence[str]) -> pa.RecordBatch:

@@ -80,7 +80,9 @@ def _ended(options: argparse.Namespace, job: Job, outcome: Outcome) -> int:
                 f"nothing to do: run {row.run_id} did just this "
                 f"({row.finished_at:%Y-%m-%d %H:%M:%S}); --force runs it again"
             )
-        return 0
+            if row.status in MEANING:
+                print(f"  {row.status}: {MEANING[row.status]}")
+        return EXIT[row.status]  # else a run that is tried again would turn from 3 to 0
     assert outcome.pair is not None
     if options.json:
         told = {
@@ -109,10 +111,13 @@ def _ended(options: argparse.Namespace, job: Job, outcome: Outcome) -> int:
         if count:
             rows = "row was" if count == 1 else "rows were"
             print(f"  {count:,} {name} {rows} not fitted")
+    if row.command == "run" and sums_may_differ(outcome.pair) and not job.config.output.normalise:
+        print("  patched scores need not sum to 1; output.normalise: true adds some that do")
     if outcome.pair.certificate is not None:
-        print(f"  {outcome.pair.certificate.lines()[0]}")
-        for line in failures(outcome.pair.certificate):
-            print(f"  {line}")
+        certificate = outcome.pair.certificate
+        falls = certificate.falls(model_names(job))
+        for line in (*certificate.headline(), *falls, *failures(certificate)):
+            console_of(options).print(f"  {line}")
     found = {
         split: metrics
         for split in ("fit", "judge")
@@ -133,6 +138,11 @@ def _ended(options: argparse.Namespace, job: Job, outcome: Outcome) -> int:
 
 def counted(number: int | None, one: str, many: str) -> str:
     return f"{number:,} {one if number == 1 else many}"
+
+
+def sums_may_differ(pair: ReconciledPair) -> bool:
+    """Whether some rows' scores may sum to something else than before: one column cannot."""
+    return bool(pair.log) and not pair.binary
 
 
 def patches_of(pair: ReconciledPair) -> str:

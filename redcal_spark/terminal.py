@@ -157,7 +157,7 @@ def round_row(
         place = losses.place(first.loss)
         loss = cost([float(metrics.decision_loss(place, model))])[0]
         apart = share(metrics.disagreement(place))
-        line += f"  {float(metrics.brier(model)):.4f}  {loss:>7}  {apart:>8}"
+        line += f"  {float(metrics.usual_brier(model)):.4f}  {loss:>7}  {apart:>8}"
     return line
 
 
@@ -168,7 +168,7 @@ def round_line(first: Patch, patches: int, metrics: Metrics | None, losses: Loss
     parts.append(f"model {model} patched" + (f" {patches:,} times" if patches > 1 else ""))
     if metrics is not None and first.loss is not None:
         place = losses.place(first.loss)
-        parts.append(f"its Brier score {float(metrics.brier(model)):.4f}")
+        parts.append(f"its Brier score {float(metrics.usual_brier(model)):.4f}")
         parts.append(f"its loss {cost([float(metrics.decision_loss(place, model))])[0]}")
         parts.append(f"{share(metrics.disagreement(place))} disagree")
     return ", ".join(parts)
@@ -239,7 +239,8 @@ def before_and_after(
     columns = [metrics for pair in found.values() for metrics in pair]
     table.add_row("rows", *(f"{m.rows:,}" for m in columns))
     for i, model in enumerate(models, 1):
-        table.add_row(f"Brier score, {model}", *(f"{float(m.brier(i)):.4f}" for m in columns))
+        told = f"{columns[0].brier_words}, {model}"
+        table.add_row(told, *(f"{float(m.usual_brier(i)):.4f}" for m in columns))
     for place, loss in enumerate(losses.losses):
         for i, model in enumerate(models, 1):
             costs = cost([float(m.decision_loss(place, i)) for m in columns])
@@ -283,7 +284,7 @@ def runs_table(found: Sequence[RunRow]) -> Table:
         table.add_row(
             row.run_id,
             row.command,
-            row.status,
+            row.status if row.pruned_at is None else f"{row.status}, pruned",
             f"{row.started_at:%Y-%m-%d %H:%M}",
             "" if row.patches is None else f"{row.patches:,}",
             "" if row.rows is None else f"{row.rows:,}",

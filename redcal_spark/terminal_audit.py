@@ -21,7 +21,7 @@ def audit_tables(found: Mapping[str, Any], models: Sequence[str]) -> list[Shown]
     found: as `Auditor.audit` gives it.
     """
     both = columns_of([f"{found['rows']:,} labelled rows"], models)
-    both.add_row("Brier score", *(f"{x:.4f}" for x in found["brier"]))
+    both.add_row("Brier score over all classes", *(f"{x:.4f}" for x in found["brier"]))
     shown: list[Shown] = [both]
     for loss in found["losses"]:
         name = loss["loss"]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any, Literal
 
 from redcal_spark.audit import audit
-from redcal_spark.certificate import Certificate, certify
+from redcal_spark.certificate import DELTA, Certificate, certify
 from redcal_spark.errors import RunError
 from redcal_spark.guard import best_prefix, cut, warning
 from redcal_spark.history import Point
@@ -23,30 +24,36 @@ def verdict(
     histories: Mapping[str, list[Point]],
     guard: Guard,
     note: Callable[[str], Any],
+    delta: Fraction = DELTA,
 ) -> tuple[ReconciledPair, Histories]:
     """The pair that is kept, with its certificate, and the history of it.
 
-    Without judged rows the guard has nothing to go by.
+    Without holdout rows the guard has nothing to go by. Where it chooses, by the rows that certify,
+    what these say must be true of every prefix that it could have chosen.
     """
     found = dict(histories)
+    candidates = 1
     judged = found.get("judge")
     if judged and guard == "best_prefix":
-        kept = _best(pair, found)
+        choice = _choice(found)
+        kept = best_prefix(choice, pair.losses).steps
+        candidates = len(choice) if len(pair.losses) else 1
         pair = cut(pair, kept)
         found = {split: _until(points, kept) for split, points in found.items()}
     elif judged and guard == "report" and (told := warning(judged, pair.losses)) is not None:
         note(told)
-    certificate = certify(pair, found["fit"], found.get("judge", ()))
+    certificate = certify(
+        pair, found["fit"], found.get("judge", ()), delta=delta, candidates=candidates
+    )
     if not certificate.sound:
         raise RunError("\n  ".join(["the run contradicts itself:", *failures(certificate)]))
     return replace(pair, certificate=certificate), found
 
 
-def _best(pair: ReconciledPair, histories: Histories) -> int:
-    """How many patches to keep; at a point of both histories, so that both know the sums there."""
+def _choice(histories: Histories) -> list[Point]:
+    """The points to choose from: of both histories, so that both know the sums there."""
     known = {point.steps for point in histories["fit"]}
-    shared = [point for point in histories["judge"] if point.steps in known]
-    return best_prefix(shared, pair.losses).steps
+    return [point for point in histories["judge"] if point.steps in known]
 
 
 def _until(points: Sequence[Point], steps: int) -> list[Point]:
@@ -54,7 +61,7 @@ def _until(points: Sequence[Point], steps: int) -> list[Point]:
 
 
 def failures(certificate: Certificate) -> list[str]:
-    return [check.line() for check in certificate.failed]
+    return [check.line() for check in certificate.violated]
 
 
 def audits(pair: ReconciledPair, histories: Histories) -> dict[str, Any]:

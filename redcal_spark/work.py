@@ -21,18 +21,21 @@ from redcal_spark.counters import Counters
 from redcal_spark.engines.base import Engine
 from redcal_spark.errors import ConflictError, InputError, UsageError
 from redcal_spark.gather import Gathered, numbered
-from redcal_spark.history import Point, history
+from redcal_spark.history import Holdout, Point, history
 from redcal_spark.kernel import Scan
-from redcal_spark.output import OutputNames, extend
+from redcal_spark.multiset import CompareTask
+from redcal_spark.output import extend
 from redcal_spark.pair import ReconciledPair
 from redcal_spark.parallel import ordered
 from redcal_spark.readings import Problems
 from redcal_spark.reconciler import Reconciler
+from redcal_spark.roles import Roles
 from redcal_spark.splits import Split
 from redcal_spark.store.base import Commit, Store, Table, written_before
 from redcal_spark.store.inputs import duplicate_ids
 from redcal_spark.store.paths import CATALOG_NAME, FILE_ENDINGS
 from redcal_spark.store.targets import Target
+from redcal_spark.store.views import Columns, Made, WithIds
 
 log = logging.getLogger(__name__)
 
@@ -148,16 +151,33 @@ class Work(Protocol):
         commit: Commit,
         progress: Progress,
         at_end: Callable[[], None],
+        roles: Roles,
     ) -> tuple[int, int]:
         """Write a table's rows with their new columns; returns the version and how many rows.
 
-        What a run has written already is not written again.
+        What a run has written already is not written again. roles: what the rows were to the fit.
         at_end: called when all rows were read and before anything is committed; it may raise.
         """
         ...
 
     def stream(self, config: Config, pair: ReconciledPair, model: tuple[str, str]) -> Stream:
         """A table's rows as they arrive. model: its digest, and what people call it."""
+        ...
+
+    def compared(self, table: Table, task: CompareTask, made: Made | None) -> list[pa.RecordBatch]:
+        """What a task says of a table's rows. made: of what a pair would write of them."""
+        ...
+
+    def schema_made(self, table: Table, made: Made) -> pa.Schema:
+        """The columns of what a pair would write of a table's rows."""
+        ...
+
+    def only(self, table: Table, names: list[str]) -> Table:
+        """Some columns of a table."""
+        ...
+
+    def with_ids(self, table: Table, other: Table, id: str, inside: bool) -> Table:
+        """The rows of a table whose ids another one has; or has not."""
         ...
 
 
@@ -167,7 +187,7 @@ def check_rows(
     """What can be seen beforehand of writing a table's rows: columns of the target, and ids."""
     schema = table.schema
     nothing = pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
-    names = OutputNames(reconciler.columns, reconciler.losses, target.suffix)
+    names = target.names(reconciler.columns, reconciler.losses)
     rules = reconciler.rules(layout.binary)
     rows = extend(nothing, layout, rules, (), names, Problems(), skip=target.skip)
     work.store.check_rows(target, rows.schema)
@@ -227,13 +247,14 @@ class InMemory:
         commit: Commit,
         progress: Progress,
         at_end: Callable[[], None],
+        roles: Roles,
     ) -> tuple[int, int]:
         done = written_before(self.store, target, commit)
         if done is not None:
             return done
 
         def write() -> tuple[int, int]:
-            rows = self._extended(table, pair, target.suffix, target.skip)
+            rows = self._extended(table, pair, target, roles)
             first = next(rows, None)  # its schema is the table's
             if first is None:
                 raise InputError(f"{table.name} has no rows")
@@ -268,16 +289,35 @@ class InMemory:
             "which rows of a Delta table are new; a plain apply does without"
         )
 
+    def compared(self, table: Table, task: CompareTask, made: Made | None) -> list[pa.RecordBatch]:
+        rows = table.batches() if made is None else self._extended(table, *made)
+        found = ordered(lambda batch: list(task([batch])), rows, self.threads)
+        return list(chain.from_iterable(found))
+
+    def schema_made(self, table: Table, made: Made) -> pa.Schema:
+        none = pa.RecordBatch.from_pylist([], table.schema)
+        pair, target, roles = made
+        layout = plan(table.schema, pair.columns, table.name, pair.n_classes, None, labels=False)
+        names = target.names(pair.columns, pair.losses)
+        return pair.apply_batch(none, layout, names, Problems(), 0, target.skip, roles).schema
+
+    def only(self, table: Table, names: list[str]) -> Table:
+        return Columns(table, names)
+
+    def with_ids(self, table: Table, other: Table, id: str, inside: bool) -> Table:
+        return WithIds(table, other, id, inside)
+
     def _extended(
-        self, table: Table, pair: ReconciledPair, suffix: str, skip: bool
+        self, table: Table, pair: ReconciledPair, target: Target, roles: Roles
     ) -> Iterator[pa.RecordBatch]:
         layout = plan(table.schema, pair.columns, table.name, pair.n_classes, None, labels=False)
         pair.check_layout(layout)
+        names, skip = target.names(pair.columns, pair.losses), target.skip
 
         def work(item: tuple[int, pa.RecordBatch]) -> tuple[pa.RecordBatch, Problems]:
             start, batch = item
             problems = Problems()
-            return pair.apply_batch(batch, layout, suffix, problems, start, skip), problems
+            return pair.apply_batch(batch, layout, names, problems, start, skip, roles), problems
 
         for batch, problems in ordered(work, numbered(table.batches()), self.threads):
             if not skip:
@@ -300,10 +340,15 @@ class ScannedHere:
 
     def histories(self, pair: ReconciledPair, seen: list[Point] | None) -> dict[str, list[Point]]:
         found = {} if seen is None else {"fit": seen}
+        judging, fitted = Holdout(self.layout.label == "vector"), self.gathered.fit.rows
         for name, part in self.gathered.parts.items():
             if name not in found:
                 self.replayed += sum(scan.active.rows for scan in part.scans)
-                found[name] = history(part.totals, part.scans, pair.rules, pair.log, self._spread)
+                found[name] = history(
+                    *(part.totals, part.scans, pair.rules, pair.log, self._spread),
+                    fitted=fitted,
+                    holdout=judging if name == "judge" else None,
+                )
         return found
 
     def rows_at_hand(self) -> list[Scan] | None:

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 PREFIX = "redcal_scratch"
+ADDRESS = re.compile(r"[A-Za-z][\w+-]*:/")  # of an object store
 LEASE = timedelta(hours=48)  # older scratch of another host is nobody's
 
 
@@ -50,6 +51,11 @@ def _alive(pid: int) -> bool:
 def is_path(place: str) -> bool:
     """A path or URI, not the name of a catalog schema."""
     return "/" in place or place.startswith(".")
+
+
+def absolute(place: str) -> str:
+    """Relative to the working folder: Spark's own is the one that its server was started in."""
+    return os.path.abspath(place) if is_path(place) and not ADDRESS.match(place) else place
 
 
 def remove_folder(path: str) -> bool:

@@ -9,6 +9,7 @@ from errno import EACCES, EDQUOT, EFBIG, EIO, ENOSPC, EROFS
 
 from pyspark.errors import PySparkException
 
+from redcal_spark.engines.spark_workers import last_line, of_worker
 from redcal_spark.errors import RunError, ScratchError
 from redcal_spark.packing import DAMAGED
 from redcal_spark.settings import setting
@@ -24,23 +25,30 @@ def is_sparks(err: Exception) -> bool:
 
 
 def told(err: Exception) -> str:
-    """What Spark says, without its stack, and what a disk said that is the cause."""
-    first, *more = str(err).splitlines() or [type(err).__name__]
+    """What Spark says, without its stack, and the cause: what a worker or a disk said."""
+    lines = [line for line in str(err).splitlines() if line.strip()]  # Connect begins with none
+    first, *more = lines or [type(err).__name__]
     if first.startswith("An error occurred while calling"):  # py4j: the next line says what
         first = (more or [first])[0].lstrip(": ")
-    text, cause = first[:500], of_a_disk(err)
-    return text if cause is None or cause in text else f"{text}: {cause}"
+    text = first.strip().removesuffix("Traceback (most recent call last):").rstrip(": ")[:500]
+    for cause in (last_line(str(err)), of_a_disk(err)):
+        text = text if cause is None or cause in text else f"{text}: {cause}"
+    return text
 
 
 def of_a_disk(err: Exception) -> str | None:
     return next((words for words in OF_DISKS if words in str(err)), None)
 
 
-def of_a_worker(err: Exception) -> str | None:
-    """What was raised in a worker's Python, the last line of its traceback."""
-    _, found, after = str(err).partition("Traceback (most recent call last):\n")
-    lines = (line for line in after.splitlines() if line[:1].strip())
-    return next(lines, None) if found else None
+@contextmanager
+def workers_in_words() -> Iterator[None]:
+    """Errors of Spark that a worker is the cause of, in our words; others as they are."""
+    try:
+        yield
+    except Exception as err:
+        if is_sparks(err) and (found := of_worker(err)) is not None:
+            raise found from err
+        raise
 
 
 @contextmanager
@@ -59,5 +67,7 @@ def over_scratch(place: str, run: str, *, from_input: bool = False) -> Iterator[
             raise ScratchError(f"{place}: {DAMAGED}") from err
         if run in str(err) and any(word in str(err) for word in UNREADABLE):
             raise ScratchError(f"{place}: blocks cannot be read: {told(err)}") from err
-        why = " ".join(filter(None, (told(err), of_a_worker(err))))
-        raise RunError(f"{setting('scratch')}: a job over blocks in {place} failed: {why}") from err
+        worker = None if of_a_disk(err) else of_worker(err)
+        kind = RunError if worker is None else type(worker)
+        why = told(err) if worker is None else str(worker)
+        raise kind(f"{setting('scratch')}: a job over blocks in {place} failed: {why}") from err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,7 +24,8 @@ from redcal_spark.kernel import Rules
 from redcal_spark.output import OutputNames, extend
 from redcal_spark.patches import Patch
 from redcal_spark.readings import Problems
-from redcal_spark.tasks import ApplyTask, dense_batch
+from redcal_spark.roles import UNKNOWN, Roles
+from redcal_spark.tasks import DDL, ApplyTask, ProblemsTask, dense_batch
 
 # PySpark 4.2 must be told the time zone of timestamps; earlier releases take UTC unasked.
 _ZONE: Any = (
@@ -128,6 +130,7 @@ def apply_to_frame(
     log: Sequence[Patch],
     names: OutputNames,
     skip: bool,
+    roles: Roles = UNKNOWN,
 ) -> tuple[DataFrame, Layout]:
     """The frame with its new columns: one `mapInArrow`, batch or streaming; nothing runs yet."""
     layout = layout_of(frame, columns, n_classes, labels=False)
@@ -140,10 +143,25 @@ def apply_to_frame(
         for field in list(new)[len(schema) :]
     ]
     ship_package(frame.sparkSession)
-    task = ApplyTask(layout, rules, tuple(log), tuple(frame.columns), names, skip, vectors(frame))
+    task = ApplyTask(
+        layout, rules, tuple(log), tuple(frame.columns), names, skip, vectors(frame), roles
+    )
     fields = [*frame.schema.fields, *added]
     found = nameless(frame).mapInArrow(task, StructType(fields))
     return plain_text(found, fields), layout
+
+
+def problems_of(frame: DataFrame, layout: Layout) -> Problems:
+    """All rows that cannot be used: one job."""
+    ship_package(frame.sparkSession)
+    names = layout.columns.names(label=False)
+    chosen = frame.select(*[column(name) for name in names])
+    task = ProblemsTask(layout, tuple(names), vectors(chosen))
+    found = nameless(chosen).mapInArrow(task, DDL).select("data").toArrow()
+    problems = Problems()
+    for cell in found.column("data"):
+        problems.merge(Problems.from_json(json.loads(cell.as_py())))
+    return problems
 
 
 def plain_text(frame: DataFrame, fields: Sequence[StructField]) -> DataFrame:

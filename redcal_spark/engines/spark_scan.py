@@ -17,7 +17,7 @@ from redcal_spark.engines.spark_blocks import Stored
 from redcal_spark.engines.spark_package import ship_package
 from redcal_spark.engines.spark_scratch import Scratch
 from redcal_spark.gather import Gathered, Scanner
-from redcal_spark.history import Point, added, history, points, segments
+from redcal_spark.history import Holdout, Point, added, history, points, segments
 from redcal_spark.kernel import Rules
 from redcal_spark.metrics import Totals
 from redcal_spark.packing import unpack_changes, unpack_gathered
@@ -100,20 +100,26 @@ class SparkScan:
 
     def histories(self, rules: Rules, log: Sequence[Patch]) -> dict[str, list[Point]]:
         """The one pass after the fit, over the active rows of both splits where they are."""
-        parts = self.gathered.parts
+        parts, fitted = self.gathered.parts, self.gathered.fit.rows
+        judging = Holdout(self.scanner.layout.label == "vector")
+        holdout = {name: judging if name == "judge" else None for name in parts}
         if self.fits_the_driver:
             spread = partial(ordered, threads=self.threads)
             return {
-                name: history(part.totals, part.scans, rules, log, spread)
+                name: history(
+                    *(part.totals, part.scans, rules, log, spread),
+                    fitted=fitted,
+                    holdout=holdout[name],
+                )
                 for name, part in parts.items()
             }
-        cut = segments(log, self.gathered.rows)
+        cut = segments(log, fitted)
         task = HistoryTask(rules, tuple(tuple(segment) for segment in cut))
         blocks = self.written.where(col("kind") != "statistics")
         changes: dict[str, list[list[Totals]]] = {name: [] for name in parts}
         for kind, data in self.scratch.collected(blocks.mapInArrow(task, DDL)):
             changes[kind].append(unpack_changes(data))
         return {
-            name: points(part.totals, cut, added(changes[name], len(cut)))
+            name: points(part.totals, cut, added(changes[name], len(cut)), holdout[name])
             for name, part in parts.items()
         }

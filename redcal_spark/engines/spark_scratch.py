@@ -12,7 +12,14 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from redcal_spark.counters import Counters
-from redcal_spark.engines.scratch import PREFIX, is_leftover, is_path, remove_folder, run_name
+from redcal_spark.engines.scratch import (
+    PREFIX,
+    absolute,
+    is_leftover,
+    is_path,
+    remove_folder,
+    run_name,
+)
 from redcal_spark.engines.spark_errors import over_scratch
 from redcal_spark.errors import UsageError
 from redcal_spark.settings import setting
@@ -25,7 +32,7 @@ class Scratch:
     def __init__(self, spark: SparkSession, place: str | None, counters: Counters | None = None):
         self.spark = spark
         self.counters = counters or Counters()
-        self.place = place if place is not None else _local_place(spark)
+        self.place = _local_place(spark) if place is None else absolute(place)
         self.name = run_name()
         self._made: list[str] = []
 

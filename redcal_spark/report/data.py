@@ -38,6 +38,7 @@ class Report:
     losses: LossFamily
     log: PatchLog
     certificate: Certificate | None
+    binary: bool  # scores are one column P(1)
     audits: Mapping[str, Mapping[str, Audit]]  # split -> before, after
     history: pa.Table
     versions: Mapping[str, int]  # of the tables that were written, by their key under `output`
@@ -57,6 +58,7 @@ class Report:
             losses=pair.losses,
             log=pair.log,
             certificate=pair.certificate,
+            binary=pair.binary,
             audits=json.loads(row.audits or "{}"),
             history=pa.table({"step": []}) if history is None else history,
             versions={key: outputs[name] for key, name in tables.items() if name in outputs},
@@ -121,8 +123,15 @@ class Report:
         return Fraction(self.audit(split, when, loss)["decision_loss_exact"][model - 1])
 
     def brier(self, split: str, when: str, model: int) -> Fraction:
+        """As people know it: of one column P(1) the mean of (f - y)^2, half of the sum."""
         found = self.audits[split][when]
-        return Fraction(int(found["brier_sums"][model - 1]), found["rows"] << 52)
+        sums = int(found["brier_sums"][model - 1])
+        return Fraction(sums, found["rows"] << (53 if self.binary else 52))
+
+    @property
+    def brier_words(self) -> str:
+        """Which Brier score that is."""
+        return "mean (f − y)²" if self.binary else "squared error over all classes"
 
     def apart(self, split: str, when: str, loss: int) -> Fraction:
         """The share of rows on which the two actions differ."""

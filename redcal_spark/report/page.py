@@ -55,6 +55,7 @@ def context(report: Report) -> dict[str, Any]:
         "overview": summary.overview(report),
         "rest_of_losses": summary.rest_of_losses(report),
         "groups": proof.certificate(report),
+        "besides": proof.besides(report),
         "to_fix": fix,
         "to_fix_words": actions.to_fix_words(report),
         "unfixed": unfixed,

@@ -6,12 +6,14 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from fractions import Fraction
 from typing import Any
 
 import yaml
 
-from redcal_spark import checks
-from redcal_spark.checks import Check, Number, text_of
+from redcal_spark import exact_numbers
+from redcal_spark.checks import Check
+from redcal_spark.exact_numbers import Number, text_of, times
 from redcal_spark.ledger import RUNS_SCHEMA_VERSION
 from redcal_spark.pair import SCHEMA_VERSION
 from redcal_spark.report.data import SPLITS, Report
@@ -21,15 +23,24 @@ from redcal_spark.report.numbers import plural, shown, whole
 MOST = 40  # checks of a verdict; 100 losses have hundreds
 COSTS = 400  # numbers of a cost matrix that the configuration still shows
 TITLES = {
-    "fail": ("Did not hold", "bad"),
-    "pass": ("Holds", "good"),
-    "not covered": ("Not covered", "warn"),
+    "violated": ("Violated", "bad", "✕"),
+    "undecided": ("Undecided", "warn", "?"),
+    "holds": ("Holds", "good", "✓"),
+    "not covered": ("Not covered", "note", "–"),
+    "not done": ("Not done", "note", "–"),
+}
+BESIDES = {
+    "theory": "What theory says besides",
+    "bookkeeping": "Bookkeeping",
 }
 FIRST = 6  # that hold, to be seen at once
 HEAVY = {
     key: place
     for place, key in enumerate(
-        ("largest_event", "largest_gap", "calibration_gap", "decision_loss", "brier_decrease")
+        (
+            *("both_losses_fell", "loss_fell", "largest_event", "largest_gap"),
+            *("calibration_gap", "decision_loss", "brier_decrease"),
+        )
     )
 }
 RELATIONS = {"<": "<", "<=": "≤", ">": ">", ">=": "≥", "==": "="}
@@ -37,7 +48,7 @@ RELATIONS = {"<": "<", "<=": "≤", ">": ">", ">=": "≥", "==": "="}
 
 @dataclass(frozen=True)
 class Group:
-    """The checks with one verdict."""
+    """Promises with one verdict; or what is checked besides."""
 
     title: str
     mood: str
@@ -45,28 +56,60 @@ class Group:
     first: Sequence[Mapping[str, Any]]  # those to be seen at once
     checks: Sequence[Mapping[str, Any]]
     left_out: int
+    words: str = ""
 
 
 def certificate(report: Report) -> list[Group]:
-    """What failed first."""
+    """What was promised to the user, by what is so; what is violated first."""
     if report.certificate is None:
         return []
+    places = list(enumerate(report.certificate.checks))
     groups = []
-    for verdict, (title, mood) in TITLES.items():
-        found = [
-            (place, check)
-            for place, check in enumerate(report.certificate.checks)
-            if check.verdict == verdict
-        ]
+    for verdict, (title, mood, _) in TITLES.items():
+        found = [x for x in places if x[1].verdict == verdict and _counts(x[1])]
         if not found:
             continue
         order = sorted(found, key=lambda x: _weight(x[1]))
         heavy = [x for x in order if _weight(x[1])[0] < len(HEAVY)]
-        first = {"fail": order[:MOST], "not covered": [], "pass": heavy[:FIRST]}[verdict]
-        rest = [] if verdict == "fail" else [x for x in found if x not in first][:MOST]
+        first = {"violated": order[:MOST], "undecided": heavy[:FIRST], "holds": heavy[:FIRST]}.get(
+            verdict, []
+        )
+        rest = [] if verdict == "violated" else [x for x in order if x not in first][:MOST]
         left_out = len(found) - len(first) - len(rest)
         shown_first, shown_rest = ([_check(report, *x) for x in part] for part in (first, rest))
         groups.append(Group(title, mood, len(found), shown_first, shown_rest, left_out))
+    return groups
+
+
+def _counts(check: Check) -> bool:
+    """Whether it is among what people are told: promises, and whatever is violated."""
+    return check.kind == "promise" or check.verdict == "violated"
+
+
+def besides(report: Report) -> list[Group]:
+    """Bookkeeping and theory, a line each."""
+    if report.certificate is None:
+        return []
+    groups = []
+    for kind, title in BESIDES.items():
+        found = [
+            x
+            for x in enumerate(report.certificate.checks)
+            if x[1].kind == kind and not _counts(x[1])
+        ]
+        verdicts = [check.verdict for _, check in found]
+        counts = [
+            f"{verdicts.count(verdict):,} {'hold' if verdict == 'holds' else words[0].lower()}"
+            for verdict, words in TITLES.items()
+            if verdict in verdicts
+        ]
+        if found:
+            shown_checks = [_check(report, *x) for x in found[:MOST]]
+            told = ", ".join(counts)
+            if "not done" in verdicts:
+                told += " (redcal evaluate does these)"
+            left_out = len(found) - len(shown_checks)
+            groups.append(Group(title, "note", len(found), (), shown_checks, left_out, told))
     return groups
 
 
@@ -88,27 +131,44 @@ def _check(report: Report, place: int, check: Check) -> dict[str, Any]:
     if check.interval is not None:
         level = f"{float(check.interval.confidence) * 100:g} %"
         low, high = (
-            _number(x, "certificate", place, end)
-            for x, end in ((check.interval.low, "low"), (check.interval.high, "high"))
+            _number(x, check.scale, "certificate", place, end)
+            for x, end in zip(check.interval.ends, ("low", "high"), strict=True)
         )
-        interval = joined(low, " to ", high, f" ({level}, {check.interval.method})")
-    why = report.as_written(check.why)
+        method = check.interval.method.partition(" (")[0]
+        interval = joined(low, " to ", high, f" ({level} for all together, {method})")
+    title, mood, mark = TITLES[check.verdict]
     return {
         "claim": check.claim,
         "of": joined(*of, by=" · "),
         "measured": None
         if check.measured is None
-        else _number(check.measured, "certificate", place, "measured"),
+        else _number(check.measured, check.scale, "certificate", place, "measured"),
         "relation": RELATIONS[check.relation],
-        "bound": _number(check.bound, "certificate", place, "bound"),
+        "bound": _number(check.bound, check.scale, "certificate", place, "bound"),
         "counted": counted,
         "interval": interval,
-        "why": why,
+        "rescaled": _rescaled(check),
+        "why": report.as_written(check.why),
+        "mood": mood,
+        "mark": mark,
+        "title": title,
     }
 
 
-def _number(number: Number, *of: object) -> Html:
-    return shown(checks.shown(number).replace("-", "−", 1), text_of(number), *of)
+def _rescaled(check: Check) -> str | None:
+    """The same numbers as theory has them, where users have others."""
+    if check.scale == 1 or check.measured is None:
+        return None
+    numbers = f"{exact_numbers.shown(check.measured)} {RELATIONS[check.relation]} "
+    numbers += exact_numbers.shown(check.bound)
+    unit = "over both classes" if check.loss is None else "rescaled to [0, 1]"
+    return f"{unit}: {numbers}".replace("-", "−")
+
+
+def _number(number: Number, scale: Fraction, *of: object) -> Html:
+    """In the user's units."""
+    value = times(number, scale)
+    return shown(exact_numbers.shown(value).replace("-", "−", 1), text_of(value), *of)
 
 
 # --- what the run was made of ---------------------------------------------------------------------
@@ -138,6 +198,8 @@ def parameters(report: Report) -> Iterator[Line]:
     yield "max_rounds, max_steps", f"{given.max_rounds:,}, {given.max_steps:,}"
     if "guard" in written:
         yield "guard", str(written["guard"])
+    if "delta" in written:
+        yield "delta", shown(repr(written["delta"]), written["delta"], "parameters", "delta")
     sizes = [
         f"{loss.name} ({loss.n_actions} actions × {loss.n_classes:,} classes)"
         for loss in report.losses.losses
@@ -201,6 +263,10 @@ def outputs(report: Report) -> Iterator[Line]:
         title = "rows" if key == "table" else key
         written = given.get(key) or f"{given['table']}_{key}"
         yield title, joined(name(written), f", version {version}")
+    if "table" in report.versions and report.log and not report.binary:
+        more = "output.normalise: true adds some that do"
+        adds = "the columns …_normalised do" if given.get("normalise") else more
+        yield "sums", f"patched scores need not sum to 1; {adds}"
 
 
 def identity(report: Report) -> Iterator[Line]:

@@ -51,11 +51,15 @@ class Figures:
 def brier(report: Report) -> Figures:
     """Brier score per step: both splits, both models."""
     lines = {
-        (split, model): [(p["step"], p["brier"]) for p in report.brier_points(split, model)]
+        (split, model): [
+            (p["step"], p["brier"] / 2 if report.binary else p["brier"])
+            for p in report.brier_points(split, model)
+        ]
         for split in report.splits
         for model in (1, 2)
     }
-    return _by_model(report, Html("Brier score"), "Brier score", "brier", lines, 4)
+    title = f"Brier score ({report.brier_words})"
+    return _by_model(report, Html(title), title, "brier", lines, 4)
 
 
 def loss_gap(report: Report, loss: int) -> Figures:

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from redcal_spark import checks
+from redcal_spark import exact_numbers
 from redcal_spark.checks import Check
+from redcal_spark.exact_numbers import at_least
 from redcal_spark.report.data import SPLITS, Report
 from redcal_spark.report.markup import Html, joined, name, tag
 from redcal_spark.report.numbers import (
@@ -150,7 +151,7 @@ def _decisions(report: Report, split: str) -> Iterator[Html | str]:
 
 
 def _scores(report: Report, split: str) -> Iterator[Html | str]:
-    yield "The Brier score (mean squared error, lower is better) "
+    yield f"The Brier score ({report.brier_words}, lower is better) "
     said = ""
     for model in (1, 2):
         before, after = (report.brier(split, when, model) for when in ("before", "after"))
@@ -171,29 +172,51 @@ def _proof(report: Report) -> Iterator[Html | str]:
         yield "It has no certificate."
         return
     counts = report.certificate.counts
-    checked = counts["pass"] + counts["fail"]
-    if counts["fail"]:
-        yield tag(
-            "b", f"{counts['fail']:,} of {plural(checked, 'promise')} did not hold", class_="bad"
-        )
-    elif checked == 1:
-        yield "The one promise that could be checked holds"
+    violated, held = len(report.certificate.violated), counts["holds"]
+    if violated:
+        yield tag("b", f"{plural(violated, 'promise')} did not hold", class_="bad")
+        yield f", {held:,} {'do' if held > 1 else 'does'}" if held else ""
     else:
-        yield f"All {checked:,} promises that could be checked hold"
+        hold = "holds" if held == 1 else "hold"
+        yield f"{plural(held, 'promise')} {hold}" if held else "No promise could be shown to hold"
+    if counts["undecided"]:
+        yield f"; of {counts['undecided']:,} more there are too few holdout rows to tell"
     if counts["not covered"]:
-        yield f"; {counts['not covered']:,} more are not covered by theory here, and say why"
+        yield f"; {counts['not covered']:,} are not covered by theory here, and say why"
     yield "."
+    fell = [
+        (check.model, at_least(check.interval.low))
+        for check in report.certificate.checks
+        if check.name == "loss_fell"
+        and check.verdict == "holds"
+        and check.interval is not None
+        and check.loss == report.losses[report.by_disagreement[0]].name
+    ]
+    if fell:
+        yield " On new rows the mean cost "
+        if len(report.losses) > 1:
+            yield joined("of ", name(report.losses[report.by_disagreement[0]].name), " ")
+        yield joined(
+            "falls by at least ",
+            joined(
+                *(joined(x, " for ", name(report.models[(m or 1) - 1])) for m, x in fell),
+                by=" and by at least ",
+            ),
+            f", with {float(1 - report.certificate.delta) * 100:g} % confidence in all of this.",
+        )
 
 
 def notices(report: Report) -> Iterator[Notice]:
     """What must not be overlooked, loudest first."""
     certificate = report.certificate
-    if certificate is not None and certificate.failed:
-        lines: list[Html | str] = [_failure(report, check) for check in certificate.failed[:6]]
-        if len(certificate.failed) > 6:
-            lines.append(f"… and {len(certificate.failed) - 6:,} more, below")
+    if certificate is not None and certificate.violated:
+        lines: list[Html | str] = [_failure(report, check) for check in certificate.violated[:6]]
+        if len(certificate.violated) > 6:
+            lines.append(f"… and {len(certificate.violated) - 6:,} more, below")
         if certificate.sound:
-            title = f"{plural(len(certificate.failed), 'promise')} did not hold on the judged rows"
+            title = (
+                f"{plural(len(certificate.violated), 'promise')} did not hold on the holdout rows"
+            )
         else:
             title = "This run contradicts itself: use nothing of it"
         yield Notice("bad", title, lines)
@@ -222,8 +245,9 @@ def _failure(report: Report, check: Check) -> str:
     of = [] if check.loss is None else [check.loss]
     of += [] if check.model is None else [report.models[check.model - 1]]
     relation = check.relation.replace("<=", "≤").replace(">=", "≥").replace("==", "=")
-    numbers = f"measured {checks.shown(check.measured)}, promised {relation} "
-    told = f"Not so: {check.claim}: {numbers}{checks.shown(check.bound)} ({', '.join(of)}"
+    measured, bound = (exact_numbers.shown(x, check.scale) for x in (check.measured, check.bound))
+    numbers = f"measured {measured}, promised {relation} {bound}"
+    told = f"Not so: {check.claim}: {numbers} ({', '.join(of)}"
     told += f"{', ' if of else ''}{split_words(check.split)})"
     why = report.as_written(check.why)
     return f"{told}: {why}" if why else told

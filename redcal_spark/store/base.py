@@ -165,6 +165,9 @@ class Store(Protocol):
         """A table with the scores of others beside its rows, joined on the id."""
         ...
 
+    def spare(self, name: str) -> Store | None:
+        """A store that can write a small table when this one no longer can, if there is one."""
+
     def check_target(self, name: str, key: str) -> str | None:
         """Why this table could not be written, if that can be seen beforehand."""
         ...

@@ -59,7 +59,7 @@ def delta_type(kind: pa.DataType) -> str:
         return f"struct<{', '.join(f'{part.name}: {delta_type(part.type)}' for part in parts)}>"
     if pa.types.is_map(kind):
         return f"map<{delta_type(kind.key_type)}, {delta_type(kind.item_type)}>"
-    if _is_list(kind):
+    if is_list(kind):
         return f"array<{delta_type(kind.value_type)}>"
     if pa.types.is_decimal(kind):
         return f"decimal({kind.precision},{kind.scale})"
@@ -68,7 +68,7 @@ def delta_type(kind: pa.DataType) -> str:
     return next((name for name, of_it in CALLED.items() if of_it(kind)), str(kind))
 
 
-def _is_list(kind: pa.DataType) -> bool:
+def is_list(kind: pa.DataType) -> bool:
     views = (pa.types.is_list_view, pa.types.is_large_list_view)
     plain = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
     return any(of_it(kind) for of_it in (*plain, *views))

@@ -16,7 +16,7 @@ from deltalake.exceptions import DeltaError
 from redcal_spark.errors import RunError, UsageError
 from redcal_spark.store.base import RECENT, Commit
 from redcal_spark.store.delta_errors import is_delta
-from redcal_spark.store.delta_tables import files_of, quoted
+from redcal_spark.store.delta_tables import DeltaRsTable, quoted
 from redcal_spark.store.files import first_line
 from redcal_spark.store.folders import beside
 from redcal_spark.store.targets import Existing, Target
@@ -107,8 +107,8 @@ def put_new(
         try:
             partial.rename(path)
         except OSError:  # meanwhile someone else has made it: this is its next version
-            dataset = DeltaTable(str(partial)).to_pyarrow_dataset(filesystem=files_of(str(partial)))
-            put(str(path), dataset.scanner().to_reader())
+            made = DeltaRsTable(str(partial), DeltaTable(str(partial)))
+            put(str(path), pa.RecordBatchReader.from_batches(made.schema, made.batches()))
 
 
 def made_whole(path: Path, rows: pa.Table, commit: Commit) -> bool:

@@ -10,14 +10,15 @@ from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.fs
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from redcal_spark.errors import ConflictError, InputError, RedcalError, RunError, UsageError
+from redcal_spark.folder import looked_for
 from redcal_spark.store.base import RECENT, Commit, Mode, Table, rows_of, writer_of
 from redcal_spark.store.delta_errors import is_delta, is_panic, odd_signs, unreadable
-from redcal_spark.store.delta_tables import DeltaRsTable, files_of, load_version, quoted
+from redcal_spark.store.delta_protocol import known_log, not_written, unwritable
+from redcal_spark.store.delta_tables import DeltaRsTable, load_version, quoted
 from redcal_spark.store.delta_types import delta_schema, unstorable
 from redcal_spark.store.delta_writes import (
     Remembering,
@@ -33,7 +34,14 @@ from redcal_spark.store.files import FileTable, first_line, open_files
 from redcal_spark.store.folders import make_folder, remove_empty
 from redcal_spark.store.inputs import JoinedTable, RunTable, Side
 from redcal_spark.store.paths import elsewhere, problem_of_target
-from redcal_spark.store.targets import RUN_ID, Existing, Target, check_rows, short_partitions
+from redcal_spark.store.targets import (
+    RUN_ID,
+    Existing,
+    Target,
+    check_rows,
+    is_append_only,
+    short_partitions,
+)
 
 
 class DeltaRsStore:
@@ -54,7 +62,7 @@ class DeltaRsStore:
         path = Path(name)
         if not os.path.exists(path):  # unlike that of Path, it takes names that are too long
             other = elsewhere(name)
-            hint = f"; {other}" if other else ""
+            hint = f"; {other}" if other else looked_for(name)
             raise InputError(f"{name}: no such file or folder{hint}")
         if not os.path.isdir(path / "_delta_log"):
             if version is not None:
@@ -65,7 +73,7 @@ class DeltaRsStore:
             return open_files(name, separator, fractions)
         if (odd := odd_signs(name)) is not None:
             raise InputError(f"{name}: {odd}; rename the folder, or use engine.name: spark")
-        with unreadable(name, InputError, "not a readable Delta table"):
+        with unreadable(name, InputError, "not a readable Delta table"), known_log(name):
             table = DeltaTable(name)
         if version is not None:
             load_version(name, table, version)
@@ -76,8 +84,25 @@ class DeltaRsStore:
     ) -> JoinedTable:
         return JoinedTable(main, sides, id, policy)
 
+    def spare(self, name: str) -> None:
+        return None
+
     def check_target(self, name: str, key: str) -> str | None:
-        return problem_of_target(name, key)
+        problem = problem_of_target(name, key)
+        if problem is not None or not is_delta(name):
+            return problem
+        try:
+            with unreadable(name, InputError, "cannot be read"), known_log(name):
+                table = DeltaTable(name)
+                why = unwritable(table)
+        except InputError as err:
+            return f"{key}: {err}"
+        if key == "output.runs" and is_append_only(table.metadata().configuration):
+            return (
+                f"{key}: {name} takes new rows only (delta.appendOnly), but rows of runs change: "
+                "name another table"
+            )
+        return None if why is None else f"{key}: {not_written(name, why)}"
 
     def check_schema(self, schema: pa.Schema) -> list[str]:
         """Why rows of this schema could not be written."""
@@ -108,8 +133,12 @@ class DeltaRsStore:
         table = _table(name)
         if table is None:
             return None
-        schema = pa.schema(table.schema().to_arrow())
-        return Existing(schema, tuple(table.metadata().partition_columns))
+        said = table.metadata()
+        return Existing(
+            DeltaRsTable(name, table).schema,
+            tuple(said.partition_columns),
+            append_only=is_append_only(said.configuration),
+        )
 
     def check_rows(self, target: Target, schema: pa.Schema) -> None:
         if target.cluster_by:
@@ -164,6 +193,7 @@ class DeltaRsStore:
         rows = pa.RecordBatchReader.from_batches(stored, source)
         try:
             if is_delta(name):
+                _for_writing(name)
                 put(name, rows)
             else:
                 put_new(Path(name), rows, put, commit)
@@ -216,7 +246,7 @@ class DeltaRsStore:
             if not self.exists(name) and made_whole(Path(name), rows, commit):
                 self._made[name] = made
                 return
-            merging = DeltaTable(name).merge(
+            merging = _for_writing(name).merge(
                 rows,
                 predicate=" and ".join(f"target.{t} = source.{s}" for t, s in same.items()),
                 source_alias="source",
@@ -238,16 +268,17 @@ class DeltaRsStore:
     def delete(self, name: str, key: str, values: Sequence[str], commit: Commit) -> int:
         if not values or not self.exists(name):
             return 0
-        wanted = ", ".join("'" + value.replace("'", "''") + "'" for value in values)
-        condition = f"{quoted(key)} in ({wanted})"
+        listed = ", ".join("'" + value.replace("'", "''") + "'" for value in values)
+        condition = f"{quoted(key)} in ({listed})"
+        wanted = pa.array(values, pa.string())
 
         def delete() -> int:
-            table = DeltaTable(name)
-            there = table.to_pyarrow_table(columns=[key], filesystem=files_of(name))[key]
-            count = pc.sum(pc.is_in(there, pa.array(values, pa.string()))).as_py() or 0
+            table = _for_writing(name)
+            there = (batch[key] for batch in DeltaRsTable(name, table).batches([key]))
+            count = sum(int(pc.is_in(part, wanted).true_count) for part in there)
             if count:
                 table.delete(condition, commit_properties=once(commit))
-            return int(count)
+            return count
 
         return again(name, delete)
 
@@ -256,7 +287,7 @@ class DeltaRsStore:
             return 0, 0
 
         def compact() -> tuple[int, int]:
-            table = DeltaTable(name)
+            table = _for_writing(name)
             before = len(table.file_uris())
             table.optimize.compact(commit_properties=once(commit))
             return before, len(DeltaTable(name).file_uris())
@@ -274,8 +305,11 @@ class DeltaRsStore:
         table = _table(name)
         if table is None:
             return None
-        # filtered here: delta-rs states the statistics of a MERGE in types pyarrow cannot compare
-        found = table.to_pyarrow_table(filesystem=files_of(name))
+        try:
+            opened = DeltaRsTable(name, table)
+            found = pa.Table.from_batches(opened.batches(), opened.schema)
+        except InputError as err:
+            raise RunError(str(err)) from err
         for column, value in (equal or {}).items():
             if column not in found.column_names:
                 has = ", ".join(found.column_names)
@@ -295,8 +329,17 @@ class DeltaRsStore:
 def _table(name: str) -> DeltaTable | None:
     if not is_delta(name):
         return None
-    with unreadable(name, RunError, "cannot be read"):
+    with unreadable(name, RunError, "cannot be read"), known_log(name):
         return DeltaTable(name)
+
+
+def _for_writing(name: str) -> DeltaTable:
+    """A table that is about to be changed, unless it asks for more than delta-rs can do."""
+    table = DeltaTable(name)
+    why = unwritable(table)
+    if why is not None:
+        raise RunError(not_written(name, why))
+    return table
 
 
 def _with_run(batch: pa.RecordBatch, run_id: str) -> pa.RecordBatch:

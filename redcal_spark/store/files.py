@@ -24,7 +24,9 @@ from redcal_spark.errors import InputError
 from redcal_spark.gather import Piece, each_alone, numbered
 from redcal_spark.parallel import cores
 from redcal_spark.store.parquet import (
+    ByName,
     RowGroups,
+    Shape,
     batch_rows,
     in_files,
     in_row_groups,
@@ -119,41 +121,47 @@ def open_files(name: str, separator: str, fractions: Sequence[str] = ()) -> File
 
 
 def stream(
-    dataset: ds.Dataset, columns: Sequence[str] | None, name: str
+    dataset: ds.Dataset, columns: Sequence[str] | None, name: str, shape: Shape | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of a dataset; memory does not grow with the table, nor with its row groups."""
+    """Batches of a dataset; memory does not grow with the table, nor with its row groups.
+
+    shape: how rows of Parquet files become rows of the table; usually by the columns' names.
+    """
     wanted = list(dataset.schema.names if columns is None else columns)
     with _readable(dataset, name):
         if _is_parquet(dataset):
-            found = read_parquet(in_files(dataset), dataset.schema, wanted)
+            found = read_parquet(in_files(dataset), shape or ByName(dataset.schema), wanted)
         else:
             found = dataset.to_batches(columns=wanted, batch_readahead=2, fragment_readahead=1)
         yield from put_together(found)
 
 
-def pieces(dataset: ds.Dataset, columns: Sequence[str], name: str) -> Iterator[Piece]:
+def pieces(
+    dataset: ds.Dataset, columns: Sequence[str], name: str, given: Shape | None = None
+) -> Iterator[Piece]:
     """The same in pieces, of row groups that a thread reads on its own where there are many.
 
     Of few row groups, columns are unpacked at the same time instead: by `stream`.
     """
+    shape = given or ByName(dataset.schema)
     with _readable(dataset, name):
-        groups = in_row_groups(dataset) if _is_parquet(dataset) else iter(())
+        groups = in_row_groups(dataset, shape) if _is_parquet(dataset) else iter(())
         first = list(islice(groups, GROUPS_A_CORE * cores()))
     if len(first) < GROUPS_A_CORE * cores():
-        yield from each_alone(stream(dataset, columns, name))
+        yield from each_alone(stream(dataset, columns, name, shape))
         return
     rows = None
 
     def read(some: list[RowGroups], start: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         with _readable(dataset, name):
-            found = read_parquet(some, dataset.schema, columns, rows, threads=False)
+            found = read_parquet(some, shape, columns, rows, threads=False)
             yield from numbered(put_together(found), start)
 
     start = 0
     waiting: list[RowGroups] = []
     with _readable(dataset, name):
         with first[0].opened() as file:
-            rows = batch_rows(file, columns)
+            rows = batch_rows(file, shape.stored(file, columns))
         for group in chain(first, groups):
             waiting.append(group)
             count = sum(group.rows for group in waiting)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -22,12 +22,61 @@ BATCH_BYTES = 2**25  # of a batch, about: rows may be wide
 READ_BYTES = 2**20  # of a column at a time
 
 
+class Shape(Protocol):
+    """How rows of files become rows of their table."""
+
+    def stored(self, file: pq.ParquetFile, columns: Sequence[str]) -> list[str]:
+        """What the file calls those of the columns that it has."""
+        ...
+
+    def rows(
+        self,
+        fragment: ds.ParquetFileFragment,
+        batch: pa.RecordBatch,
+        start: int,
+        columns: Sequence[str],
+    ) -> pa.RecordBatch:
+        """A batch of the file that begins at its row `start`, as the table has it."""
+        ...
+
+    def count(self, fragment: ds.ParquetFileFragment, start: int, rows: int) -> int:
+        """How many of some rows of a file the table has."""
+        ...
+
+
+@dataclass(frozen=True)
+class ByName:
+    """Files that have the columns by their names, and folders that name others."""
+
+    schema: pa.Schema
+
+    def stored(self, file: pq.ParquetFile, columns: Sequence[str]) -> list[str]:
+        return [name for name in columns if name in file.schema_arrow.names]
+
+    def rows(
+        self,
+        fragment: ds.ParquetFileFragment,
+        batch: pa.RecordBatch,
+        start: int,
+        columns: Sequence[str],
+    ) -> pa.RecordBatch:
+        wanted = pa.schema([self.schema.field(name) for name in columns])
+        return _shaped(batch, wanted, ds.get_partition_keys(fragment.partition_expression))
+
+    def count(self, fragment: ds.ParquetFileFragment, start: int, rows: int) -> int:
+        return rows
+
+
 @dataclass(frozen=True)
 class RowGroups:
-    """Some of a file's row groups that stand one after the other; None: all of them."""
+    """Some of a file's row groups that stand one after the other; None: all of them.
+
+    start: the number of their first row in the file. rows: how many of them the table has.
+    """
 
     fragment: ds.ParquetFileFragment
     index: tuple[int, ...] | None = None
+    start: int = 0
     rows: int = 0
 
     @contextmanager
@@ -42,12 +91,14 @@ class RowGroups:
             )
 
 
-def in_row_groups(dataset: ds.Dataset) -> Iterator[RowGroups]:
+def in_row_groups(dataset: ds.Dataset, shape: Shape) -> Iterator[RowGroups]:
     """The row groups of all files, in their order."""
     for fragment in dataset.get_fragments():
-        told = fragment.metadata
+        told, start = fragment.metadata, 0
         for i in range(told.num_row_groups):
-            yield RowGroups(fragment, (i,), told.row_group(i).num_rows)
+            rows = told.row_group(i).num_rows
+            yield RowGroups(fragment, (i,), start, shape.count(fragment, start, rows))
+            start += rows
 
 
 def in_files(dataset: ds.Dataset) -> Iterator[RowGroups]:
@@ -56,27 +107,27 @@ def in_files(dataset: ds.Dataset) -> Iterator[RowGroups]:
 
 def read_parquet(
     groups: Iterable[RowGroups],
-    types: pa.Schema,
+    shape: Shape,
     columns: Sequence[str],
     rows: int | None = None,
     threads: bool = True,
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of Parquet files, in order, in the types of their dataset.
+    """Rows of Parquet files, in order, as their table has them.
 
     rows: how many a batch; unless told, the first file decides.
     threads: pyarrow may unpack columns at the same time.
     """
-    wanted = pa.schema([types.field(name) for name in columns])
     for group in groups:
-        fixed = ds.get_partition_keys(group.fragment.partition_expression)
+        start = group.start
         with group.opened() as file:
-            there = [name for name in columns if name in file.schema_arrow.names]
+            there = shape.stored(file, columns)
             rows = rows or batch_rows(file, there)
             for batch in file.iter_batches(
                 rows or BATCH, row_groups=group.index, columns=there, use_threads=threads
             ):
                 _check_texts(batch)
-                yield _shaped(batch, wanted, fixed)
+                yield shape.rows(group.fragment, batch, start, columns)
+                start += batch.num_rows
 
 
 def _check_texts(batch: pa.RecordBatch) -> None:

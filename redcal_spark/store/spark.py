@@ -20,19 +20,22 @@ from pyspark.sql.functions import col, expr, lit
 from redcal_spark.engines.scratch import remove_folder
 from redcal_spark.engines.spark_errors import is_sparks, told
 from redcal_spark.engines.spark_frames import arrow_schema, column
-from redcal_spark.errors import InputError, RunError, UsageError
+from redcal_spark.errors import InputError, RunError
 from redcal_spark.store.base import RECENT, Commit, Mode, rows_of, version_at, writer_of
+from redcal_spark.store.delta_protocol import UnsupportedTable
 from redcal_spark.store.delta_tables import DeltaRsTable
 from redcal_spark.store.delta_types import delta_schema, unstorable
 from redcal_spark.store.deltars import DeltaRsStore
 from redcal_spark.store.files import FileTable
 from redcal_spark.store.folders import beside, missing_folders, remove_empty
 from redcal_spark.store.inputs import Side
+from redcal_spark.store.paths import problem_of_target
 from redcal_spark.store.spark_join import join_frames
 from redcal_spark.store.spark_merge import cluster, merge_rows, saying
 from redcal_spark.store.spark_tables import (
     Place,
     SparkTable,
+    check_collations,
     explained,
     retried,
     spark_types,
@@ -40,9 +43,8 @@ from redcal_spark.store.spark_tables import (
     unread,
     unwritten,
 )
-from redcal_spark.store.targets import RUN_ID, Existing, Target, check_rows
-
-NOT_IN_NAMES = " ,;{}()\n\t="  # but in tables with column mapping, which delta-rs does not write
+from redcal_spark.store.spark_targets import check_names, check_numbered, is_mapped
+from redcal_spark.store.targets import RUN_ID, Existing, Target, check_rows, is_append_only
 
 
 class SparkStore:
@@ -91,7 +93,10 @@ class SparkStore:
             self._local.open(name)
         except InputError as err:
             return None, err
-        table = self._local.open(name, version)
+        try:
+            table = self._local.open(name, version)
+        except UnsupportedTable as err:  # that version asks for more than the newest one
+            return None, err
         assert isinstance(table, DeltaRsTable)
         return table, None
 
@@ -134,7 +139,7 @@ class SparkStore:
         """
 
         def refusal(err: Exception) -> Exception:
-            if why is not None:
+            if why is not None and not isinstance(why, UnsupportedTable):
                 return why
             if "NOT_FOUND" in str(err) and not place.is_path:
                 return InputError(f"{name}: no such table in the catalog")
@@ -168,9 +173,12 @@ class SparkStore:
             lambda: {"kind": "join", "tables": [table.identity() for table in tables]},
         )
 
+    def spare(self, name: str) -> DeltaRsStore | None:
+        return self._local if Place(name).is_here else None
+
     def check_target(self, name: str, key: str) -> str | None:
         place = Place(name)
-        return self._local.check_target(name, key) if place.is_here else None
+        return problem_of_target(name, key) if place.is_here else None
 
     def check_schema(self, schema: pa.Schema) -> list[str]:
         return unstorable(schema)
@@ -240,30 +248,24 @@ class SparkStore:
         if not self._exists(place):
             return None
         with explained(partial(unread, name)):
-            schema = arrow_schema(self._frame(place))
+            frame = self._frame(place)
+            check_collations(name, frame.schema)
+            schema = arrow_schema(frame)
             found = self.spark.sql(f"DESCRIBE DETAIL {place.sql}")
             detail = found.select("partitionColumns", "clusteringColumns", "properties").first()
         assert detail is not None
         partitions, clusters, properties = (part or () for part in detail)
-        mapped = "delta.columnMapping.mode" in properties
-        return Existing(schema, tuple(partitions), tuple(clusters), mapped)
+        said = dict(properties)
+        layout = tuple(partitions), tuple(clusters)
+        return Existing(schema, *layout, is_mapped(said), is_append_only(said))
 
     def check_rows(self, target: Target, schema: pa.Schema) -> None:
         old = self.existing(target.table)
         check_rows(target, schema, old)
-        quoted = [name for name in schema.names if "`" in name]
-        if target.mode == "merge" and quoted:
-            raise UsageError(
-                "output.mode: Spark merges no columns with a backtick in their names: "
-                f"{', '.join(map(repr, quoted))}; rename them, or use overwrite or append"
-            )
-        odd = [name for name in schema.names if not set(name).isdisjoint(NOT_IN_NAMES)]
-        if odd and not (old is not None and old.any_name):
-            raise UsageError(
-                f"output.table: Spark writes no columns with any of {NOT_IN_NAMES!r} in their "
-                f"names: {', '.join(map(repr, odd))}; rename them, or use engine.name: local, or a "
-                "table with delta.columnMapping.mode = name"
-            )
+        check_names(target, schema, old)
+        place = Place(target.table).absolute
+        if old is not None and place.is_here:
+            check_numbered(target, place.name)
 
     def put(
         self, target: Target, schema: pa.Schema, batches: Iterable[pa.RecordBatch], commit: Commit

@@ -6,7 +6,7 @@ Spark Connect pickles it and runs it at the server, so that it holds plain data 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql.functions import col, count, expr, lit, rank, when
@@ -14,6 +14,7 @@ from pyspark.sql.functions import sum as sum_
 
 from redcal_spark.engines.spark_frames import column
 from redcal_spark.errors import InputError
+from redcal_spark.output import OutputNames
 from redcal_spark.pair import ReconciledPair
 from redcal_spark.store.spark_merge import USER_METADATA, settings
 from redcal_spark.store.spark_tables import retried
@@ -33,7 +34,7 @@ class MergeBatch:
     """
 
     pair: ReconciledPair
-    suffix: str
+    names: OutputNames
     skip: bool
     id: str
     sql: str
@@ -49,8 +50,7 @@ class MergeBatch:
         kept = latest.where(~col(DELETED)).drop(DELETED)
         if not self._check(latest):
             return  # an OPTIMIZE, say, brings no rows
-        policy: Literal["skip", "error"] = "skip" if self.skip else "error"
-        rows = self.pair.apply(kept, suffix=self.suffix, on_bad_rows=policy)
+        rows = self.pair.apply_to_frame(kept, self.names, self.skip)
         source = rows.withColumn(DELETED, lit(False))
         if self.feed:
             gone = latest.where(DELETED).select(column(self.id), lit(True).alias(DELETED))

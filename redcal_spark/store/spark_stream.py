@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
@@ -28,6 +28,7 @@ from redcal_spark.config import Config
 from redcal_spark.config_base import sibling
 from redcal_spark.engines.spark_errors import is_sparks, told
 from redcal_spark.engines.spark_frames import arrow_schema
+from redcal_spark.engines.spark_workers import of_worker
 from redcal_spark.errors import InputError, RunError, UsageError
 from redcal_spark.pair import ReconciledPair
 from redcal_spark.redaction import Redaction
@@ -310,7 +311,7 @@ class Stream:
             writer = frame.writeStream.foreachBatch(
                 MergeBatch(
                     self.pair,
-                    self.target.suffix,
+                    self.target.names(self.pair.columns, self.pair.losses),
                     self.target.skip,
                     self.target.id,
                     target.sql,
@@ -330,8 +331,8 @@ class Stream:
         return writer.start(target.name) if target.is_path else writer.toTable(target.sql)
 
     def _applied(self, frame: DataFrame) -> DataFrame:
-        policy: Literal["skip", "error"] = "skip" if self.target.skip else "error"
-        rows: DataFrame = self.pair.apply(frame, suffix=self.target.suffix, on_bad_rows=policy)
+        names = self.target.names(self.pair.columns, self.pair.losses)
+        rows: DataFrame = self.pair.apply_to_frame(frame, names, self.target.skip)
         return rows
 
     def _follow(self, query: Any, stop: threading.Event, listen: Told) -> bool:
@@ -375,6 +376,8 @@ class Stream:
                 "output.mode: merge of a stream runs at the Spark Connect server: install "
                 "redcal-spark[spark] there, or use output.mode: append"
             )
+        if (worker := of_worker(err, self.source)) is not None:
+            return worker
         told_ = re.search(r"terminated with exception: (.*)", text)
         return RunError(f"{self.source}: {told_[1][:500] if told_ else told(err)}")
 

@@ -9,18 +9,26 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_type
-from pyspark.sql.types import DoubleType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DoubleType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
 
-from redcal_spark.engines.spark_errors import UNREADABLE, is_sparks, told
+from redcal_spark.engines.spark_errors import UNREADABLE, is_sparks, of_a_disk, told
 from redcal_spark.engines.spark_frames import arrow_schema, column
-from redcal_spark.errors import InputError, RunError
+from redcal_spark.engines.spark_workers import of_worker
+from redcal_spark.errors import InputError, RedcalError, RunError
 from redcal_spark.gather import Piece, each_alone
 from redcal_spark.store.base import Table, vacuumed
 from redcal_spark.store.delta_tables import DeltaRsTable
@@ -29,6 +37,7 @@ from redcal_spark.store.files import FileTable
 from redcal_spark.store.paths import ADDRESS, FILE_ENDINGS
 
 FIRST_ROWS = 64
+BY_BYTES = "UTF8_BINARY"  # the collation of all texts that are not given another one
 CONFLICT = re.compile(
     r"DELTA_(CONCURRENT|METADATA_CHANGED|PROTOCOL_CHANGED)|delta\.exceptions\.Concurrent"
 )
@@ -103,7 +112,10 @@ class SparkTable:
     @cached_property
     def schema(self) -> pa.Schema:
         files = self._files
-        return arrow_schema(self.frame) if files is None else files.schema
+        if files is not None:
+            return files.schema
+        check_collations(self.name, self.frame.schema)
+        return arrow_schema(self.frame)
 
     @property
     def _files(self) -> FileTable | None:
@@ -135,6 +147,8 @@ class SparkTable:
 
     def explain(self, err: Exception) -> Exception:
         """Why a pass over the rows failed: files are looked at here to tell, in words."""
+        if (worker := of_worker(err, self.name)) is not None and not of_a_disk(err):
+            return worker
         if self._files is not None:
             try:
                 for _ in self._files.batches():
@@ -153,6 +167,28 @@ class SparkTable:
         if any(word in str(err) for word in UNREADABLE):
             return InputError(f"{self.name}: cannot be read: {text}")
         return RunError(f"{self.name}: {text}")
+
+
+def check_collations(name: str, schema: StructType) -> None:
+    """Refuse texts with a collation, however deep: open source Delta does not write them."""
+    found = [
+        f"column {field.name!r} has type {field.dataType.simpleString()}"
+        for field in schema.fields
+        if _is_collated(field.dataType)
+    ]
+    if found:
+        way_out = "Delta may not write a text with a collation; cast it to string, or leave it out"
+        raise InputError("\n".join(f"{name}: {told}: {way_out}" for told in found))
+
+
+def _is_collated(kind: DataType) -> bool:
+    if isinstance(kind, StructType):
+        return any(_is_collated(field.dataType) for field in kind.fields)
+    if isinstance(kind, ArrayType):
+        return _is_collated(kind.elementType)
+    if isinstance(kind, MapType):
+        return _is_collated(kind.keyType) or _is_collated(kind.valueType)
+    return getattr(kind, "collation", BY_BYTES) != BY_BYTES
 
 
 def spark_types(schema: pa.Schema) -> StructType:
@@ -201,15 +237,14 @@ def is_conflict(err: Exception) -> bool:
 
 def refused(text: str, name: str) -> InputError | None:
     """Rows that we refused inside a Spark job come back as text inside Spark's own error."""
-    mark = "redcal_spark.errors.InputError: the data"
-    if mark not in text:
-        return None
-    first, *more = text.split(mark, 1)[1].splitlines()
-    kept = takewhile(lambda line: line.startswith("  ") and line[2:3].strip(), more)
-    return InputError("\n".join([name + first, *kept]))
+    found = of_worker(RunError(text), name)
+    return found if isinstance(found, InputError) else None
 
 
-def unwritten(name: str, err: Exception) -> RunError:
+def unwritten(name: str, err: Exception) -> RedcalError:
+    """Rows may be computed as they are written, so that a worker may be the cause."""
+    if (worker := of_worker(err)) is not None and not of_a_disk(err):
+        return type(worker)(f"{name}: could not be written: {worker}")
     return RunError(f"{name}: could not be written: {told(err)}")
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 
 from redcal_spark.columns import Layout
@@ -18,16 +19,20 @@ from redcal_spark.engines.spark_frames import (
     arrow_schema,
     column,
     layout_of,
+    problems_of,
     scan_frame,
     table_of,
 )
-from redcal_spark.engines.spark_scan import DRIVER_BUDGET, SparkScan
+from redcal_spark.engines.spark_package import ship_package
+from redcal_spark.engines.spark_scan import DRIVER_BUDGET, SparkScan, nameless
 from redcal_spark.engines.spark_scratch import Scratch
-from redcal_spark.errors import RunError
+from redcal_spark.errors import InputError, RedcalError
 from redcal_spark.history import Point
 from redcal_spark.kernel import Scan
+from redcal_spark.multiset import CompareTask, FetchTask, SumTask
 from redcal_spark.pair import ReconciledPair
 from redcal_spark.reconciler import Reconciler
+from redcal_spark.roles import Roles
 from redcal_spark.splits import Split
 from redcal_spark.store.base import Commit, Table, written_before
 from redcal_spark.store.spark import SparkStore
@@ -35,6 +40,7 @@ from redcal_spark.store.spark_join import id_problems
 from redcal_spark.store.spark_stream import Stream, stream_of
 from redcal_spark.store.spark_tables import SparkTable, explained, refused
 from redcal_spark.store.targets import Target
+from redcal_spark.store.views import Made
 
 
 class OnSpark:
@@ -107,27 +113,76 @@ class OnSpark:
         commit: Commit,
         progress: Callable[[int], Any],
         at_end: Callable[[], None],
+        roles: Roles,
     ) -> tuple[int, int]:
         """One job reads, maps and writes. Files that change meanwhile are noticed after it."""
         done: tuple[int, int] | None = written_before(self.store, target, commit)
         if done is not None:
             return done
-        source = _frame(table)
-        policy: Literal["skip", "error"] = "skip" if target.skip else "error"
-        rows = pair.apply(source.frame, suffix=target.suffix, on_bad_rows=policy)
+        rows = _made(table, (pair, target, roles))
         self.store.check_rows(target, arrow_schema(rows))
         at_end()
         try:
             version = self.store.put_frame(target, rows, commit)
             self.counters.jobs += 1
-        except RunError as err:
-            raise _ours(err, table.name) from err
+        except RedcalError as err:
+            bad = refused(str(err.__cause__ or err), table.name)
+            if bad is None:
+                raise
+            raise self._counted(source, pair, bad) from err
         _, written = self.store.written(target.table, commit) or (version, 0)
         progress(written)
         return version, written
 
+    def _counted(self, source: SparkTable, pair: ReconciledPair, first: InputError) -> InputError:
+        """The bad rows of the whole table. first: those of the task that met some first."""
+        layout = layout_of(source.frame, pair.columns, pair.n_classes, False, source.name)
+        try:
+            problems_of(source.frame, layout).raise_if_any(source.name)
+        except InputError as all_of_them:
+            return all_of_them
+        except Exception as err:
+            if not is_sparks(err):
+                raise
+        return first
+
     def stream(self, config: Config, pair: ReconciledPair, model: tuple[str, str]) -> Stream:
         return stream_of(self.store, config, pair, model)
+
+    def compared(self, table: Table, task: CompareTask, made: Made | None) -> list[pa.RecordBatch]:
+        source = _frame(table)
+        rows = source.frame if made is None else _made(table, made)
+        ship_package(self._spark)
+        asked = replace(task, names=tuple(rows.columns))
+        kind = "sums binary" if isinstance(task, SumTask) else nameless(rows).schema
+        try:
+            found = nameless(rows).mapInArrow(asked, kind).toArrow()
+        except Exception as err:
+            if not is_sparks(err):
+                raise
+            raise refused(str(err), table.name) or source.explain(err) from err
+        self.counters.jobs += 1
+        if isinstance(task, FetchTask):
+            found = found.rename_columns(rows.columns)
+        return list(found.to_batches())
+
+    def schema_made(self, table: Table, made: Made) -> pa.Schema:
+        return arrow_schema(_made(table, made))
+
+    def only(self, table: Table, names: list[str]) -> Table:
+        source = _frame(table)
+        chosen = [column(name) for name in names]
+        return SparkTable(table.name, lambda: source.frame.select(*chosen), table.identity)
+
+    def with_ids(self, table: Table, other: Table, id: str, inside: bool) -> Table:
+        source, ids = _frame(table), _frame(other).frame.select(col(column(id)).alias("_redcal_id"))
+        how = "left_semi" if inside else "left_anti"
+
+        def chosen() -> DataFrame:
+            rows = source.frame
+            return rows.join(ids, rows[column(id)] == ids["_redcal_id"], how)
+
+        return SparkTable(table.name, chosen, table.identity)
 
 
 class ScannedOnSpark:
@@ -164,11 +219,14 @@ class ScannedOnSpark:
         self._scratch.close()
 
 
+def _made(table: Table, made: Made) -> DataFrame:
+    """The rows as they are written."""
+    pair, target, roles = made
+    names = target.names(pair.columns, pair.losses)
+    rows: DataFrame = pair.apply_to_frame(_frame(table).frame, names, target.skip, roles)
+    return rows
+
+
 def _frame(table: Table) -> SparkTable:
     assert isinstance(table, SparkTable)
     return table
-
-
-def _ours(err: RunError, name: str) -> Exception:
-    """A bad row that a worker refused comes back as text inside Spark's own error."""
-    return refused(str(err.__cause__ or err), name) or err

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import quote
 
 import pyarrow as pa
 
-from redcal_spark.columns import value_of
+from redcal_spark.columns import Columns, value_of
 from redcal_spark.config import Config
 from redcal_spark.errors import InputError, UsageError
+from redcal_spark.losses import LossFamily
+from redcal_spark.output import OutputNames, tag
 from redcal_spark.store.delta_types import delta_schema, delta_type
 
 MAX_FOLDER = 250  # signs of a folder's name; file systems take 255
@@ -22,14 +24,15 @@ RUN_ID = "run_id"  # the column that tells the runs of an appended table apart
 class Target:
     """The table of reconciled rows: its name, the new columns, and how rows get into it.
 
-    suffix, skip: of the new columns, and whether bad rows pass through. id: what rows are merged
-    on. partition_by, cluster_by: for a new table; nothing keeps what an old one has. evolve: an
-    old table with other columns is changed, not refused.
+    suffix, skip: of the new columns, and whether bad rows pass through. normalise: scores that sum
+    to 1 are added. id: what rows are merged on. partition_by, cluster_by: for a new table; nothing
+    keeps what an old one has. evolve: an old table with other columns is changed, not refused.
     """
 
     table: str
     suffix: str = "_reconciled"
     skip: bool = False
+    normalise: bool = False
     mode: Literal["overwrite", "merge", "append"] = "overwrite"
     id: str | None = None
     partition_by: tuple[str, ...] = ()
@@ -54,6 +57,10 @@ class Target:
             return self.cluster_by
         return tuple(name for name in old.clusters if name in names)
 
+    def names(self, columns: Columns, losses: LossFamily) -> OutputNames:
+        """The names of the new columns: those that every job writes."""
+        return OutputNames(columns, losses, self.suffix, roles=True, normalise=self.normalise)
+
     def with_run(self, schema: pa.Schema) -> pa.Schema:
         """The schema of the rows as they are written: appended ones name their run."""
         return schema.append(pa.field(RUN_ID, pa.string())) if self.mode == "append" else schema
@@ -61,12 +68,16 @@ class Target:
 
 @dataclass(frozen=True)
 class Existing:
-    """A target that is there already. any_name: its columns may have any sign in their names."""
+    """A target that is there already.
+
+    any_name: its columns may have any sign in their names. append_only: its rows never change.
+    """
 
     schema: pa.Schema
     partitions: tuple[str, ...] = ()
     clusters: tuple[str, ...] = ()
     any_name: bool = False
+    append_only: bool = False
 
 
 def target_of(config: Config) -> Target:
@@ -76,6 +87,7 @@ def target_of(config: Config) -> Target:
         table=output.table,
         suffix=output.suffix,
         skip=config.input.on_bad_rows == "skip",
+        normalise=output.normalise,
         mode=output.mode,
         id=config.input.id,
         partition_by=output.partition_by or (),
@@ -86,11 +98,24 @@ def target_of(config: Config) -> Target:
 
 def check_rows(target: Target, schema: pa.Schema, existing: Existing | None) -> None:
     """Refuse rows that the target could not take. `schema`: theirs, without a run."""
+    check_append_only(target, existing)
     problems = _column_problems(target, schema)
     if existing is not None and not problems:
         problems = _drift(target, delta_schema(target.with_run(schema)), existing)
     if problems:
         raise UsageError("\n".join(problems))
+
+
+def is_append_only(properties: Mapping[str, str]) -> bool:
+    return properties.get("delta.appendOnly", "").lower() == "true"
+
+
+def check_append_only(target: Target, old: Existing | None) -> None:
+    if old is not None and old.append_only and target.mode != "append":
+        raise UsageError(
+            f"output.table: {target.table} takes new rows only (delta.appendOnly): use "
+            "output.mode: append, or name another table"
+        )
 
 
 def _column_problems(target: Target, schema: pa.Schema) -> list[str]:
@@ -149,7 +174,17 @@ def _drift(target: Target, new: pa.Schema, old: Existing) -> list[str]:
     else:
         way_out = f"mode: {target.mode} cannot change this; name another output.table"
     head = f"output.table: {target.table} is there with other columns than would be written:"
-    return ["\n".join([head, *found, f"  ({way_out})"])]
+    return ["\n".join([head, *found, f"  ({way_out})", *_upgrade(target, given, there)])]
+
+
+def _upgrade(target: Target, given: Mapping[str, str], there: Mapping[str, str]) -> list[str]:
+    """A column of ours that an earlier release did not write yet."""
+    ours = tag(target.suffix)
+    name = f"split{ours}"
+    if name not in given or name in there or f"touched{ours}" not in there:
+        return []
+    told = f"an earlier release wrote the table, without {name!r}; once with"
+    return [f"  ({told} --set output.schema=evolve, and later runs need nothing)"]
 
 
 def _laid_out_otherwise(target: Target, old: Existing) -> list[str]:

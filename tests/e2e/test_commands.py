@@ -75,7 +75,11 @@ def test_apply_from_a_run_from_a_model_and_latest(work: Work) -> None:
         assert told.code == 0, told.err
         said = f"{run['patches']} patches applied to scores.parquet; rows in again/rows\n"
         assert told.out == said
-        assert work.table("again/rows").sort_by("case").equals(rows.sort_by("case"))
+        again, wanted = work.table("again/rows").sort_by("case"), rows.sort_by("case")
+        if "--model" in arguments:  # a file does not say which rows it was fitted on
+            assert again["split"].null_count == 600
+            again, wanted = again.drop_columns(["split"]), wanted.drop_columns(["split"])
+        assert again.equals(wanted)
     assert work.delta("again/rows").version() == 2
     last = work.runs()[-1]
     assert (last["command"], last["rows"], last["status"]) == ("apply", 600, "converged")
@@ -218,7 +222,7 @@ def test_exit_3_when_it_ends_early(work: Work, changes: dict[str, float], status
     [row] = work.runs()
     assert row["status"] == status
     assert row["outputs"] is not None
-    assert work.redcal("run").code == 0  # nothing left to do
+    assert work.redcal("run").code == 3  # nothing left to do, and none the better for it
     forced = work.redcal("run", "--force", "--json")
     assert (forced.code, forced.json["status"]) == (3, status)
     assert work.redcal("fit", "--quiet").code == 3

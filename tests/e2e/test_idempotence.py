@@ -36,6 +36,24 @@ def test_the_same_run_again_writes_nothing(work: Work) -> None:
         assert work.ran(command)["run_id"] == forced["run_id"]
 
 
+@pytest.mark.parametrize("command", ["run", "fit"])
+def test_a_capped_run_stays_capped_however_often_it_is_tried(work: Work, command: str) -> None:
+    work.tree["reconcile"]["max_steps"] = 1
+    first = work.redcal(command, "--json")
+    assert (first.code, first.json["status"]) == (3, "capped")
+    for options in ([], ["--quiet"], ["--json"], ["--wait"], ["--log-format", "json"]):
+        again = work.redcal(command, *options)
+        assert again.code == 3, options
+        if not options:
+            assert again.out.startswith("nothing to do: run ")
+            assert "  capped: stopped by max_rounds or max_steps" in again.out
+        if options == ["--json"]:
+            told = (again.json["run_id"], again.json["status"], again.json["unchanged"])
+            assert told == (first.json["run_id"], "capped", True)
+    work.tree["reconcile"]["max_steps"] = 1_000
+    assert [work.redcal(command).code for _ in range(2)] == [0, 0]
+
+
 def eta(work: Work) -> None:
     work.tree["reconcile"]["eta"] = 0.011
 

@@ -170,7 +170,7 @@ def test_every_command_takes_it(work: Work, command: str) -> None:
 def test_fail_on_what_is_named(work: Work) -> None:
     one_step = ["--set", "reconcile.max_steps=1"]
     assert work.redcal("run", *one_step).code == 3
-    assert work.redcal("run", *one_step).code == 0  # nothing to do
+    assert work.redcal("run", *one_step).code == 3  # nothing to do, and still capped
     for command in (["run", "--force"], ["run"], ["fit"]):
         told = work.redcal(*command, *one_step, "--fail-on", "stalled,capped")
         assert told.code == 1
@@ -232,7 +232,7 @@ def test_the_numbers_are_those_of_the_run(work: Work) -> None:
     for name in ("rows", "fit_rows", "judge_rows", "unlabelled_rows", "patches", "rounds"):
         assert counted[name] == row[name]
     assert counted["rows_scanned"] == 1200
-    assert counted["jobs"] == counted["scratch_bytes"] == counted["checks_fail"] == 0
+    assert counted["jobs"] == counted["scratch_bytes"] == counted["checks_violated"] == 0
     counters = {k: counted[k] for k in ("jobs", "rows_scanned", "scratch_bytes", "passes")}
     assert json.loads(row["counters"]) == counters
     assert all(r["value"] == r["counted"] for r in table if r["kind"] == "count")

@@ -13,6 +13,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from redcal_spark.config_file import load_config
+from redcal_spark.roles import UNKNOWN
 from redcal_spark.runs import Job
 from redcal_spark.store.deltars import DeltaRsStore
 from redcal_spark.store.targets import target_of
@@ -415,13 +416,13 @@ def test_what_a_run_has_written_is_not_written_again(work: Work, mode: str) -> N
     again = replace(row.commit, again=True)  # as a resumed run says it
     read: list[int] = []
     found = job.work.write_rows(
-        job.input, pair, target_of(config), again, read.append, lambda: read.append(0)
+        job.input, pair, target_of(config), again, read.append, lambda: read.append(0), UNKNOWN
     )
     assert (found, read) == ((0, rows), [])
     assert work.table().sort_by("case") == before
     assert work.delta().version() == 0
     if mode == "append":  # looks even if nobody says so
         job.work.write_rows(
-            job.input, pair, target_of(config), row.commit, read.append, lambda: None
+            job.input, pair, target_of(config), row.commit, read.append, lambda: None, UNKNOWN
         )
         assert work.delta().version() == 0

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from deltalake import DeltaTable, write_deltalake
 
-from redcal_spark import progress, prune
+from redcal_spark import progress
 from redcal_spark.ledger import Ledger
 from redcal_spark.store.deltars import DeltaRsStore
 from tests.e2e.test_resume import killed
@@ -214,24 +214,6 @@ def test_a_prune_that_died_is_finished_by_the_next(
     assert runs_in(work, "patches") == runs_in(work, "metrics") == {second, last}
 
 
-def test_exports_of_a_prune_that_died_are_removed_by_the_next(
-    three: tuple[Work, list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    work, (first, *_) = three
-    assert work.redcal("export", "-o", "one.json", "--run", first).code == 0
-
-    def dies(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(prune, "_remove_exports", dies)
-        assert work.redcal("runs", "--prune", "--keep", "2").code == 1
-    assert Path("one.json").exists()
-    found = work.redcal("runs", "--prune", "--keep", "2", "--json").json
-    assert (found["pruned"], found["files"]) == ([], [str(Path("one.json").absolute())])
-    assert not Path("one.json").exists()
-
-
 def test_other_targets_in_the_same_ledger_are_left_alone(work: Work) -> None:
     first = work.ran()["run_id"]
     work.ran("run", "--force")
@@ -255,21 +237,33 @@ def test_latest_is_of_the_patches_at_hand(work: Work) -> None:
     assert told.lines
 
 
-def test_exports_go_with_their_run(three: tuple[Work, list[str]]) -> None:
-    work, (first, _, last) = three
+def test_files_written_with_o_stay(three: tuple[Work, list[str]]) -> None:
+    work, (first, second, last) = three
     for name, run_id in (("one.json", first), ("mine.json", first), ("two.json", last)):
         assert work.redcal("export", "-o", name, "--run", run_id).code == 0
-    assert work.redcal("report", "-o", "page.html", "--run", first).code == 0
-    assert work.redcal("report", "-o", "page_2.html", "--run", last).code == 0
+    assert work.redcal("report", "-o", "page.html", "--run", second).code == 0
+    assert work.redcal("compare", "-o", "chart.svg").code == 0
     Path("mine.json").write_text("{}")  # no longer what was exported
+    files = {x: x.read_bytes() for x in Path().glob("*.*") if x.is_file()}
+    assert len(files) >= 5
+    wanted = [str(Path(x).absolute()) for x in ("one.json", "page.html")]
     found = work.redcal("runs", "--prune", "--keep", "1", "--dry-run", "--json").json
-    assert found["files"] == [str(Path(x).absolute()) for x in ("one.json", "page.html")]
-    assert Path("one.json").exists()
+    assert found["files_that_stay"] == wanted
     told = work.redcal("runs", "--prune", "--keep", "1")
-    assert "mine.json stays: it holds something else by now" in told.out
-    assert not Path("one.json").exists() and not Path("page.html").exists()
-    assert all(Path(x).exists() for x in ("mine.json", "two.json", "page_2.html"))
-    assert Path("out/rows_report.html").exists()  # the newest run's
+    assert f"2 runs pruned: {first}, {second}\n" in told.out
+    for name in wanted:
+        assert f"  {name} stays: it was written with -o\n" in told.out
+    assert "mine.json" not in told.out
+    assert {x: x.read_bytes() for x in files} == files
+    assert Path("out/rows_report.html").exists()
+
+
+def test_runs_marks_those_that_were_pruned(three: tuple[Work, list[str]]) -> None:
+    work, (first, *others) = three
+    work.redcal("runs", "--prune", "--keep", "2")
+    lines = work.redcal("runs").out.splitlines()[1:]
+    told = {line.split()[0]: " ".join(line.split()[2:4]).partition(" 2")[0] for line in lines}
+    assert told == {first: "converged, pruned"} | dict.fromkeys(others, "converged")
 
 
 def test_wrong_use(work: Work, capsys: pytest.CaptureFixture[str]) -> None:

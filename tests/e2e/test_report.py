@@ -171,16 +171,23 @@ def of_rounds(log: list[Any]) -> dict[str, Fraction | float]:
     return found
 
 
-def of_certificate(work: Work) -> dict[str, Fraction]:
-    """The numbers of the certificate in the ledger; roots by their squares."""
+def of_certificate(work: Work) -> dict[str, str]:
+    """The numbers of the certificate in the ledger, in the user's units."""
     checks = json.loads(work.runs()[-1]["certificate"])["checks"]
-    found = {}
+    found: dict[str, str] = {}
     for place, check in enumerate(checks):
+        scale = Fraction(check["scale"])
+        if check["name"] == "decision_loss":
+            costs = [oracle.exact(c) for row in LOSSES[check["loss"]]["costs"] for c in row]
+            assert scale == max(costs) - min(costs)
         ends = check["interval"] or {}
         for part in ("measured", "bound", "low", "high"):
             number = check.get(part) or ends.get(part)
             if number is not None:
-                found[f"certificate/{place}/{part}"] = number["exact"]
+                root = re.fullmatch(r"sqrt\((.*)\)", number["exact"])
+                value = Fraction(root[1]) * scale**2 if root else Fraction(number["exact"]) * scale
+                told = f"{value.numerator}/{value.denominator}"
+                found[f"certificate/{place}/{part}"] = f"sqrt({told})" if root else told
     return found
 
 

@@ -250,14 +250,14 @@ def test_a_broken_promise_is_loud(work: Work) -> None:
     shown = read_page(render(replace(report, certificate=Certificate(checks))))
     (alert, *_) = shown.one("header").all("div", role="alert")
     assert "bad" in alert.attributes["class"].split()
-    assert "1 promise did not hold on the judged rows" in alert.words
+    assert "1 promise did not hold on the holdout rows" in alert.words
     assert "measured 0.25, promised ≤ 0.02 (triage, judged rows)" in alert.words
     assert "did not hold" in shown.one("header").one("div", class_="words").words
     section = shown.one("section", id="certificate")
     (first, *_) = section.all("li", class_="check")
     assert first.one("span", class_="mark").words == "✕"
     assert not inside_details(first)
-    assert "1 did not hold" in section.words
+    assert "1 violated" in section.words
 
 
 def test_a_contradiction_is_louder(work: Work) -> None:

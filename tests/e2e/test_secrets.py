@@ -180,4 +180,5 @@ def test_a_model_of_a_run_has_its_names_back(secret: Work) -> None:
     assert told.code == 0
     assert "${DESK}" in Path("model.json").read_text()
     assert secret.redcal("apply", "--model", "model.json").code == 0
-    assert secret.table(target).sort_by("case").equals(rows)
+    again = secret.table(target).sort_by("case").drop_columns(["split"])  # which a file can't tell
+    assert again.equals(rows.drop_columns(["split"]))

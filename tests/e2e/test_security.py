@@ -315,7 +315,8 @@ def test_links_in_a_circle_are_refused(work: Work) -> None:
     assert "output.table: one/rows cannot be made: Too many levels of symbolic links" in told.err
     work.tree["output"]["table"] = "out/rows"
     told = work.redcal("run", "--set", "input.table=one")
-    assert (told.code, told.err) == (2, "redcal run: one: no such file or folder\n")
+    assert told.code == 2
+    assert told.err.startswith("redcal run: one: no such file or folder; looked for /")
 
 
 def test_a_link_in_place_of_a_half_made_table_is_not_followed(

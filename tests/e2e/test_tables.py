@@ -38,6 +38,7 @@ beds_1_after: string
 beds_2_after: string
 beds_agree: bool
 touched: bool
+split: string
 """
 PATCHES = """
 run_id: string
@@ -106,6 +107,8 @@ error: string
 package_version: string
 exports: string
 pruned_at: timestamp[us, tz=UTC]
+measured: string
+digests: string
 """
 
 

@@ -24,6 +24,11 @@ from tests.helpers import log_of, quietly, reconciler
 from tests.spark.test_plans import TAKEN_AWAY
 from tests.spark.test_runs import Lake, lake, test_again_changed_and_back  # noqa: F401
 from tests.spark.test_stream import river, test_twice_is_as_good_as_the_whole  # noqa: F401
+from tests.spark.test_workers import (  # noqa: F401
+    fitted,
+    test_a_worker_that_dies,
+    test_bad_scores_in_apply_are_told_as_by_the_local_engine,
+)
 from tests.unit import test_bundle
 
 

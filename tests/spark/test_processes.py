@@ -42,7 +42,7 @@ def passed(backend: str, marks: str, *paths: str) -> int:
 @pytest.mark.parametrize(
     ("backend", "paths", "least"),
     [
-        ("connect", [CONTRACT, "tests/spark/on_connect.py"], 28),
+        ("connect", [CONTRACT, "tests/spark/on_connect.py"], 31),
         ("cluster", [CONTRACT, "tests/spark/on_cluster.py"], 26),
     ],
 )

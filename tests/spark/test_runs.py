@@ -76,8 +76,13 @@ def test_the_same_as_the_embedded_run(lake: Lake, algorithm: str, budget: int) -
     assert told.code in (0, 3), told.err
     on_spark, report = outcome(), Path(told.json["report"])
     lake.tree["output"]["table"] = "local/out/rows"
-    assert lake.redcal("run", "--json", "--engine", "local").code == told.code
+    local = lake.redcal("run", "--json", "--engine", "local")
+    assert local.code == told.code
     assert on_spark == outcome("local")
+    certificate = told.json["certificate"]
+    assert certificate == local.json["certificate"]  # to the bit, intervals and all
+    held = [c for c in certificate["checks"] if c["split"] == "judge" and c["interval"]]
+    assert {"loss_fell", "brier_decrease"} <= {c["name"] for c in held}
     one, two = (numbers(read_page(x.read_text("utf-8"))) for x in (report, "local" / report))
     assert one == two
     assert on_spark["run"]["patches"] > 0

@@ -12,12 +12,13 @@ import pytest
 
 from redcal_spark.errors import UsageError
 from redcal_spark.session import active_session, get_session, local_session
+from tests import backends
 from tests.helpers import refused
 
 ROOT = Path(__file__).parents[2]
 
 
-def script(text: str, **env: str) -> subprocess.CompletedProcess[str]:
+def script(text: str, timeout: float = 300, **env: str) -> subprocess.CompletedProcess[str]:
     """A process of its own, for a session of its own."""
     hidden = ("PYSPARK_PYTHON", "JAVA_HOME")
     given = {key: value for key, value in os.environ.items() if key not in hidden}
@@ -29,7 +30,7 @@ def script(text: str, **env: str) -> subprocess.CompletedProcess[str]:
         env=given | env,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=timeout,
     )
 
 
@@ -99,6 +100,28 @@ except RunError as err:
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("Spark did not start: [INVALID_CONNECT_URL] ")
     assert done.stdout.count("\n") == 1
+
+
+def test_a_server_that_does_not_answer() -> None:
+    """PySpark alone asks for ten minutes. The address is named, what else is in it is not."""
+    port = backends.free_port()
+    done = script(
+        """
+from redcal_spark import session
+from redcal_spark.cli import main
+assert session.PATIENCE <= 30
+session.PATIENCE = 2.0
+raise SystemExit(main(["runs", "-c", "conf/demo.yaml", "--engine", "spark", "-q"]))
+""",
+        timeout=90,
+        SPARK_REMOTE=f"sc://127.0.0.1:{port}/;token=secret;use_ssl=true",
+    )
+    assert (done.returncode, done.stderr) == (
+        1,
+        f"redcal runs: the Spark Connect server 127.0.0.1:{port} (SPARK_REMOTE) cannot be reached: "
+        "no answer within 2 s; start it, correct or unset SPARK_REMOTE, or use engine.name: local, "
+        "which needs no Spark\n",
+    )
 
 
 @pytest.mark.spark

@@ -133,7 +133,7 @@ def test_all_tasks_mean_the_same_run() -> None:
 
 
 def test_a_fit_that_is_tried_again_does_not_turn_the_alarm_green() -> None:
-    """Capped, it ends with 3; the second try has nothing to do, and only --fail-on tells."""
+    """Capped, it ends with 3, and so does the second try; --fail-on says why."""
     options = cli._parser().parse_args(parameters("fit"))
     assert set(options.fail_on) == {"capped", "stalled", "cut"}
 

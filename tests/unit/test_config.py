@@ -475,7 +475,7 @@ def test_yaml_problems(refuse: Refuse, text: str | bytes, message: str) -> None:
 
 def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError, match=r"^conf/x.yaml: no such file$"):
+    with pytest.raises(UsageError, match=r"^conf/x.yaml: no such file; looked for /"):
         load_config("conf/x.yaml")
     (tmp_path / "conf").mkdir()
     with pytest.raises(UsageError, match=r"^conf: is a directory; name a file in it$"):
@@ -648,6 +648,7 @@ def test_the_record_has_every_default(load: Load) -> None:
             "max_rounds": 10000,
             "max_steps": 1000000,
             "guard": "report",
+            "delta": 0.05,
         },
         "output": {
             "table": "out/scores",
@@ -658,6 +659,7 @@ def test_the_record_has_every_default(load: Load) -> None:
             "report": "auto",
             "checkpoint": None,
             "suffix": "_reconciled",
+            "normalise": False,
             "mode": "overwrite",
             "partition_by": None,
             "cluster_by": None,
@@ -704,7 +706,7 @@ def in_file(load: Load, tmp_path: Path) -> Load:
         (tmp_path / "conf").mkdir(exist_ok=True)
         (tmp_path / "conf" / file).write_text(text)
         (tmp_path / "conf" / "x.yaml").write_text(GOOD)
-        losses = f"losses={{l: {{file: {file}{entry}}}}}"
+        losses = f"losses={{l: {{file: conf/{file}{entry}}}}}"
         return load_config("conf/x.yaml", [losses, *overrides])
 
     return run
@@ -825,14 +827,52 @@ def test_headers_must_agree_with_each_other(refuse: Refuse, tmp_path: Path) -> N
     ]
 
 
-def test_a_missing_loss_file(refuse: Refuse) -> None:
+def test_a_missing_loss_file(refuse: Refuse, tmp_path: Path) -> None:
+    where = f"looked for {tmp_path}/{{}} (-C DIR starts in another folder)"
     assert refuse("losses={b: {file: b.csv}}") == (
-        "x.yaml: 1 problem\n  losses.b: b.csv: no such file"
+        f"x.yaml: 1 problem\n  losses.b: b.csv: no such file; {where.format('b.csv')}"
     )
-    assert refuse("losses=all.yaml") == "x.yaml: 1 problem\n  losses: all.yaml: no such file"
+    assert refuse("losses=all.yaml") == (
+        f"x.yaml: 1 problem\n  losses: all.yaml: no such file; {where.format('all.yaml')}"
+    )
+    absolute = tmp_path / "b.csv"
+    assert refuse(f"losses={{b: {{file: {absolute}}}}}") == (
+        f"x.yaml: 1 problem\n  losses.b: {absolute}: no such file"
+    )
     assert refuse("losses=all.csv") == (
         "x.yaml: 1 problem\n  losses: all.csv: must be a .yaml or .yml file"
     )
+
+
+def test_a_loss_file_beside_the_config_file(load: Load, tmp_path: Path) -> None:
+    """It was meant once. Now all paths start at the working folder, and no one is taken for it."""
+    load()
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "l.csv").write_text("0,1\n1,0\n")
+    (tmp_path / "conf" / "x.yaml").write_text(GOOD)
+
+    def of(file: str) -> Config:
+        return load_config("conf/x.yaml", [f"losses={{l: {{file: {file}}}}}"])
+
+    with pytest.raises(UsageError) as refused:
+        of("l.csv")
+    assert str(refused.value) == (
+        f"conf/x.yaml: 1 problem\n  losses.l: l.csv: no such file; looked for {tmp_path}/l.csv "
+        "(-C DIR starts in another folder); it is beside the config file: write conf/l.csv"
+    )
+    assert of("conf/l.csv").losses["l"].costs == ((0.0, 1.0), (1.0, 0.0))
+    (tmp_path / "l.csv").write_text("0,2\n1,0\n")
+    with pytest.raises(UsageError) as refused:
+        of("l.csv")
+    assert str(refused.value) == (
+        "conf/x.yaml: 1 problem\n  losses.l: l.csv: there are two that differ: write ./l.csv for "
+        "the one in the working folder, which is meant now, or conf/l.csv for the one beside the "
+        "config file"
+    )
+    assert of("./l.csv").losses["l"].costs == ((0.0, 2.0), (1.0, 0.0))
+    assert of("conf/l.csv").losses["l"].costs == ((0.0, 1.0), (1.0, 0.0))
+    (tmp_path / "conf" / "l.csv").write_text("0,2\n1,0\n")
+    assert of("l.csv").losses["l"].costs == ((0.0, 2.0), (1.0, 0.0))
 
 
 # --- conf/ ----------------------------------------------------------------------------------------

@@ -67,7 +67,8 @@ def test_a_lease_beyond_all_dates(redcal: Callable[..., Told], lease: Any) -> No
 def test_names_that_are_too_long(redcal: Callable[..., Told], name: str) -> None:
     """OSError: File name too long."""
     code, err = redcal(input__table=name)
-    assert (code, err) == (2, f"redcal check: {name}: no such file or folder\n")
+    assert code == 2
+    assert err.startswith(f"redcal check: {name}: no such file or folder; looked for /")
     code, err = redcal(output__table=name)
     assert code == 2
     assert f"output.table: {name} cannot be made: File name too long\n" in err

@@ -151,7 +151,7 @@ def test_a_cut_pair_is_the_prefix_and_its_certificate_holds(seed: int) -> None:
         assert found.log == prefix(pair.log.to_json()[: point.steps])
         assert ReconciledPair.from_json(found.to_json()).to_json() == found.to_json()
         certificate = certify(found, points[: i + 1], others[: i + 1], replayed=point.totals)
-        assert not [check for check in certificate.failed if check.split == "fit"]
+        assert not [check for check in certificate.violated if check.split == "fit"]
 
 
 def test_a_cut_inside_a_round_is_refused() -> None:

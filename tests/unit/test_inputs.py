@@ -436,7 +436,7 @@ def test_other_columns_pass_through_untouched_and_in_order() -> None:
     assert new.column_names == [
         *table.column_names,
         *("a_reconciled", "b_reconciled"),
-        *("t_1_before", "t_2_before", "t_1_after", "t_2_after", "t_agree", "touched"),
+        *("t_1_before", "t_2_before", "t_1_after", "t_2_after", "t_agree", "touched", "split"),
     ]
     for name in table.column_names:
         assert str(new[name].to_pylist()) == str(table[name].to_pylist()), name

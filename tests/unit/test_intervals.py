@@ -110,7 +110,7 @@ def test_several_shares_at_once_get_wider_intervals() -> None:
     same(six, 5, 100, 0.025 / 6)
     assert six.low < one.low < one.high < six.high
     assert one.method == BINOMIAL
-    assert "6 shares at once" in six.method
+    assert "6 at once" in six.method
 
 
 def test_what_is_no_share_is_refused() -> None:

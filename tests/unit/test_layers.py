@@ -23,18 +23,27 @@ CONFIG = frozenset({"config_base", "config_yaml", "config", "config_file"})
 # From bottom to top. A module may import those of its own layer, but not in a circle, and those
 # below. A folder counts as one module.
 LAYERS: tuple[Iterable[str], ...] = (
-    ("errors", "redaction", "counters", "settings", "signals", "whole"),
+    ("errors", "redaction", "counters", "folder", "settings", "signals", "whole", "cells"),
     ("fixed_point", "room"),
     ("parameters",),
     ("costs", "losses", "events", "patches", "blocks"),
-    ("kernel", "columns", "readings"),
-    ("statistics", "splits", "output", "parallel"),
+    ("kernel", "columns", "readings", "multiset"),
+    ("statistics", "paired", "splits", "roles", "normalised", "output", "parallel", "differences"),
     ("metrics",),
     ("gather", "history", "tables"),
     ("packing",),
     ("tasks",),
     ("engines", "algorithms", "session"),
-    ("checks", "consistency", "guarantees", "intervals", "judging", "log_checks", "recheck"),
+    (
+        "checks",
+        "consistency",
+        "exact_numbers",
+        "intervals",
+        "log_checks",
+        "recheck",
+        "paired_checks",
+    ),
+    ("case", "guarantees", "judging", "sample_size"),
     ("certificate", "explain", "journey"),
     ("pair",),
     ("guard", "reconciler"),
@@ -44,12 +53,16 @@ LAYERS: tuple[Iterable[str], ...] = (
     ("claim", "past", "progress"),
     ("audit", "demo", "outcome", "work"),
     ("verdict",),
+    ("accounts",),
     ("runs",),
+    ("findings", "redone"),
+    ("row_checks", "side_checks", "ledger_checks", "models"),
     ("evaluation",),
     ("screen", "logs", "alerts"),
     ("compare", "report", "terminal"),
     ("compare_chart", "lookup", "prune", "streams", "terminal_audit", "terminal_compare"),
     ("opening", "telling"),
+    ("terminal_evaluation",),
     ("commands",),
     ("cli",),
     ("databricks", "notebook"),
@@ -58,12 +71,14 @@ LAYERS: tuple[Iterable[str], ...] = (
 HEIGHT = {module: height for height, layer in enumerate(LAYERS) for module in layer}
 
 # Narrower than their layer.
-ONLY = {module: CONFIG | {"errors", "redaction"} for module in CONFIG}
+ONLY = {module: CONFIG | {"errors", "folder", "redaction"} for module in CONFIG}
 
 # Spark workers import these; they have numpy, pyarrow and the zipped package, nothing else of ours.
 WORKER_MODULES = frozenset(
     {
         "errors",
+        "cells",
+        "multiset",
         "settings",
         "fixed_point",
         "parameters",
@@ -77,7 +92,10 @@ WORKER_MODULES = frozenset(
         "readings",
         "kernel",
         "statistics",
+        "paired",
         "splits",
+        "roles",
+        "normalised",
         "output",
         "metrics",
         "gather",

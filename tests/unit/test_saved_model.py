@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redcal_spark import ReconciledPair
+from redcal_spark import ReconciledPair, Reconciler
 from redcal_spark.errors import ModelFileError, RedcalError
+from redcal_spark.ledger import digest
 from redcal_spark.patches import FIELDS, Patch, PatchLog
 from tests import oracle, problems
 from tests.helpers import DRAWN, arrays, fit, quietly, refused
@@ -104,12 +105,52 @@ def test_a_patch_by_hand() -> None:
 # Files
 
 
-@pytest.mark.parametrize("version", [0, 2, "1", None, "2024.1"])
+@pytest.mark.parametrize("version", [0, 3, 2.0, True, "1", None, "2024.1"])
 def test_unknown_versions_are_refused_by_name(version: Any) -> None:
     data = json.loads(saved("redcal")) | {"schema_version": version}
     assert refused(ModelFileError, lambda: ReconciledPair.from_json(data)) == (
-        f"schema_version {version!r} is unknown here; this release reads version 1: "
+        f"schema_version {version!r} is unknown here; this release reads versions 1 and 2: "
         "use the release of redcal_spark that wrote the model"
+    )
+
+
+def test_a_file_of_the_first_release_still_loads_and_says_the_same() -> None:
+    """Written by it, with what it made of six rows."""
+    known = json.loads(Path(__file__).with_name("model_version_1.json").read_text("utf-8"))
+    pair = ReconciledPair.from_json(known["model"])
+    found = [new.tolist() for new in pair.apply(*known["scores"])]
+    assert found == known["reconciled"] != known["scores"]
+    assert pair.to_json(1) == known["model"]
+    newer = pair.to_json()
+    for loss in newer["losses"]:
+        del loss["bits"], loss["quantised"]
+    assert newer == known["model"] | {"schema_version": 2}
+    assert digest(pair.to_json(1)) == digest(known["model"])  # which checkpoints know it by
+
+
+def test_the_quantised_costs_by_hand() -> None:
+    """Three classes leave 34 bits for 26: (M - min) / (max - min) in units of 2^-26."""
+    costs = [[0.0, 5.0, 10.0], [1.0, 2.5, 0.0]]
+    scores = [[0.5, 0.25, 0.25]]
+    pair = Reconciler(losses={"triage": costs}, alpha=0.1, eta=0.5).fit(scores, scores, [0])
+    [loss] = pair.to_json()["losses"]
+    assert loss["bits"] == 26
+    assert loss["quantised"] == [[0, 2**25, 2**26], [6710886, 2**24, 0]]  # a tenth, rounded
+
+
+@pytest.mark.parametrize("key", ["bits", "quantised", "costs"])
+def test_quantised_costs_that_are_not_those_of_the_costs(key: str) -> None:
+    data = json.loads(saved("redcal"))
+    loss = data["losses"][0]
+    if key == "bits":
+        loss["bits"] -= 1
+    elif key == "quantised":
+        loss["quantised"][0][0] += 1
+    else:
+        place = loss["costs"][0].index(sorted(loss["costs"][0])[0])
+        loss["costs"][0][place] -= 1.0
+    assert refused(ModelFileError, lambda: ReconciledPair.from_json(data)) == (
+        f"damaged model: loss {loss['name']!r}: the quantised costs are not those of its costs"
     )
 
 
@@ -124,6 +165,7 @@ def test_unknown_versions_are_refused_by_name(version: Any) -> None:
         (b'"x"', "not a saved model: it has no schema_version"),
         (b"{}", "not a saved model: it has no schema_version"),
         (b'{"schema_version": 1}', "damaged model: "),
+        (b'{"schema_version": 2}', "damaged model: "),
     ],
 )
 def test_files_that_are_no_models(content: bytes, message: str, tmp_path: Path) -> None:
@@ -152,7 +194,7 @@ def test_a_saved_model_is_json_and_replaces_the_old_one_whole(tmp_path: Path) ->
     path = tmp_path / "model.json"
     path.write_text("old")
     fit(problem("redcal")).save(path)
-    assert json.loads(path.read_text())["schema_version"] == 1
+    assert json.loads(path.read_text())["schema_version"] == 2
     assert [p.name for p in tmp_path.iterdir()] == ["model.json"]
 
 

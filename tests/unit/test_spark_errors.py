@@ -6,7 +6,8 @@ import pytest
 from pyspark.errors import PySparkException
 
 from redcal_spark.engines.spark_errors import over_scratch, told
-from redcal_spark.errors import RunError, ScratchError
+from redcal_spark.engines.spark_workers import of_worker
+from redcal_spark.errors import InputError, RunError, ScratchError, UsageError
 
 RUN = "redcal_scratch_20260101000000_1_0a1b2c_host"
 WRITING = f"[TASK_WRITE_FAILED] Task failed while writing rows to file:/s/{RUN}/0. SQLSTATE: 58030"
@@ -72,3 +73,88 @@ def test_the_first_line_and_the_disk() -> None:
     assert (
         told(PySparkException("An error occurred while calling o1.x.\n: java: two")) == "java: two"
     )
+
+
+# --- workers --------------------------------------------------------------------------------------
+
+STREAM = "[STREAM_FAILED] Query x terminated with exception: {}"
+LOST = (
+    "Job aborted due to stage failure: Task 0 in stage 3.0 failed 4 times, most recent failure: "
+    "Lost task 0.3 in stage 3.0 (TID 8) (10.0.0.1 executor 1): {}\n\tat org.apache.spark.X\n"
+)
+KILLED = "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed). Consider"
+WORDS = [
+    (
+        IN_WORKER.format("ModuleNotFoundError: No module named 'numpy'"),
+        UsageError,
+        "the Python of Spark's workers cannot be used (No module named 'numpy'): they need numpy "
+        "and pyarrow. Install both there, or name a Python that has them with PYSPARK_PYTHON",
+    ),
+    (
+        IN_WORKER.format("redcal_spark.errors.UsageError: the Python of Spark's workers, /x, is"),
+        UsageError,
+        "the Python of Spark's workers, /x, is",
+    ),
+    (
+        LOST.format('java.io.IOException: Cannot run program "/no/python": error=2, No such file'),
+        UsageError,
+        "Spark's workers cannot run /no/python (error=2, No such file): they need numpy",
+    ),
+    (
+        IN_WORKER.format(
+            "pyspark.errors.exceptions.base.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python "
+            "in worker has different version: 3.9 than that in driver: 3.11"
+        ),
+        UsageError,
+        "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9 than that in "
+        "driver: 3.11: name a Python of the driver's version with PYSPARK_PYTHON",
+    ),
+    (LOST.format(KILLED), RunError, "a Python worker of Spark was killed, or crashed"),
+    (f"[TASK_WRITE_FAILED] x\nCaused by: {KILLED}", RunError, "a Python worker of Spark was kill"),
+    (IN_WORKER.format("MemoryError"), RunError, "a Spark worker ran out of memory. Give workers"),
+    (
+        LOST.format(
+            "ExecutorLostFailure (executor 1 exited caused by one of the running tasks) Reason: "
+            "Container killed on request. Exit code is 137"
+        ),
+        RunError,
+        "an executor of Spark was lost: Container killed on request. Exit code is 137",
+    ),
+    (
+        LOST.format("java.lang.OutOfMemoryError: Java heap space"),
+        RunError,
+        "Spark's JVM ran out of memory (Java heap space). Give it more",
+    ),
+    (
+        IN_WORKER.format("redcal_spark.errors.InputError: the data has bad rows:\n  a: 2\n    b"),
+        InputError,
+        "scores has bad rows:\n  a: 2",
+    ),
+    (IN_WORKER.format("ValueError: odd"), RunError, "a Spark worker failed: ValueError: odd"),
+]
+
+
+@pytest.mark.parametrize(("text", "kind", "words"), WORDS)
+@pytest.mark.parametrize("form", ["{}", "\n  {}\n SQLSTATE: 38000", STREAM])
+def test_what_a_worker_died_of(text: str, kind: type[Exception], words: str, form: str) -> None:
+    found = of_worker(PySparkException(form.format(text)), "scores")
+    assert type(found) is kind
+    assert str(found).startswith(words)
+    assert len(str(found).splitlines()) == len(words.splitlines())
+
+
+def test_no_worker_is_to_blame() -> None:
+    assert of_worker(PySparkException("[TABLE_OR_VIEW_NOT_FOUND] no such\n\tat x")) is None
+    nested = "Traceback (most recent call last):\n  x\npy4j.protocol.Py4JJavaError: An error\n"
+    assert of_worker(PySparkException(nested)) is None
+    cause = "Traceback (most recent call last):\n  y\nMemoryError\n"
+    assert "ran out of memory" in str(of_worker(PySparkException(cause + nested)))
+
+
+def test_never_without_the_cause() -> None:
+    for text in (IN_WORKER, "\n  An exception was thrown from the Python worker.\n" + IN_WORKER):
+        said = told(PySparkException(text.format("ValueError: odd")))
+        assert said.startswith("An exception was thrown from the Python worker")
+        assert said.endswith(": ValueError: odd")
+    one_line = "[PYTHON_EXCEPTION] An exception: Traceback (most recent call last):\n  x\nOops: y\n"
+    assert told(PySparkException(one_line)) == "[PYTHON_EXCEPTION] An exception: Oops: y"

@@ -137,7 +137,7 @@ def test_the_bound_is_exact() -> None:
 
 def test_ids_that_cannot_be_hashed() -> None:
     assert refused(InputError, lambda: hash_column(pa.array([0.5]), "case", "")) == (
-        "id column 'case' has type double; a split by hash needs integers or text"
+        "id column 'case' has type double; a split by hash needs integers or text: cast it to text"
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import re
-import struct
 from collections.abc import Iterable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -29,6 +28,7 @@ from redcal_spark.store.files import FileTable
 from redcal_spark.store.parquet import BATCH_BYTES
 from redcal_spark.store.targets import Target
 from redcal_spark.tables import BATCH
+from tests.delta_logs import deletion_vector
 from tests.helpers import refused
 
 STORE = DeltaRsStore()
@@ -388,7 +388,7 @@ def test_deletion_vectors_are_honoured() -> None:
     write_deltalake("t", pa.table({"n": range(10), 'a "b"': range(10)}))
     first = Path("t/_delta_log", f"{0:020}.json")
     add = next(json.loads(x)["add"] for x in first.read_text().splitlines() if '"add"' in x)
-    vector = _deletion_vector([2, 3, 7])
+    vector = deletion_vector([2, 3, 7])
     features = {"readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"]}
     actions = [
         {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}},
@@ -400,27 +400,6 @@ def test_deletion_vectors_are_honoured() -> None:
     assert sorted(whole("t")["n"].to_pylist()) == [0, 1, 4, 5, 6, 8, 9]
     assert sorted(whole("t", ['a "b"'])['a "b"'].to_pylist()) == [0, 1, 4, 5, 6, 8, 9]
     assert whole("t", version=0).num_rows == 10
-
-
-def _deletion_vector(rows: list[int]) -> dict[str, Any]:
-    """Row numbers below 2^16 as an inline deletion vector: a roaring bitmap in Z85."""
-    bitmap = struct.pack("<IIHHI", 12_346, 1, 0, len(rows) - 1, 16)
-    bitmap += struct.pack(f"<{len(rows)}H", *rows)
-    data = struct.pack("<IQI", 1_681_511_377, 1, 0) + bitmap
-    size = len(data)
-    data += bytes(-size % 4)
-    letters = (
-        "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
-    )
-    text = ""
-    for (word,) in struct.iter_unpack(">I", data):
-        text += "".join(letters[word // 85**power % 85] for power in (4, 3, 2, 1, 0))
-    return {
-        "storageType": "i",
-        "pathOrInlineDv": text,
-        "sizeInBytes": size,
-        "cardinality": len(rows),
-    }
 
 
 # --- writing --------------------------------------------------------------------------------------

@@ -1,0 +1,406 @@
+"""`redcal evaluate` notices any change to anything that a run wrote."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import yaml
+from deltalake import DeltaTable, write_deltalake
+
+from redcal_spark.cli import main
+from redcal_spark.ledger import SCHEMA, cell_digests
+from tests.e2e.work import Work, configuration, scores, write
+from tests.tampering import KEYS, change, every_change, every_column, other, read, remove, tamper
+from tests.tampering import write as put
+
+PLACE = 7  # of the row that is changed
+
+
+@contextmanager
+def inside(folder: Path) -> Iterator[None]:
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+@pytest.fixture(autouse=True)
+def no_report(work: Work) -> None:
+    """Nobody reads it here."""
+    work.tree["output"]["report"] = None
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One run, whose tables every test copies."""
+    folder = tmp_path_factory.mktemp("ran")
+    with inside(folder), pytest.MonkeyPatch.context() as patch:
+        patch.setattr("redcal_spark.work._in_spark", lambda: False)
+        write(scores(200))
+        tree = configuration()
+        tree["output"]["report"] = None
+        Path("config.yaml").write_text(yaml.safe_dump(tree, sort_keys=False), "utf-8")
+        assert main(["run", "-c", "config.yaml", "--quiet"]) == 0
+    return folder
+
+
+def told_of(work: Work, *more: str) -> Any:
+    told = work.redcal("evaluate", "--json", *more)
+    assert told.err == ""
+    return told.code, told.json
+
+
+def test_every_column_and_rows_that_come_and_go(ran: Path, work: Work) -> None:
+    """One evaluation of many changes, each in a row of its own, of all tables but the ledger."""
+    shutil.copytree(ran, ".", dirs_exist_ok=True)
+    done = [one for name in KEYS if name != "rows_runs" for one in every_column("out", name)]
+    code, told = told_of(work)
+    assert code == 1
+    assert [one for one in done if not one.named_in(told)] == []
+
+
+@pytest.mark.parametrize("how", ["remove", "double", "run_id", "fit_rows", "holder", "certificate"])
+def test_the_ledger_counts(ran: Path, work: Work, how: str) -> None:
+    shutil.copytree(ran, ".", dirs_exist_ok=True)
+    column = None if how in ("remove", "double") else how
+    done = tamper("out/rows_runs", "rows_runs", how if column is None else "change", column, 0)
+    code, told = told_of(work)
+    assert code == 1
+    assert done.named_in(told)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", KEYS)
+def test_every_cell_and_every_row_counts(ran: Path, work: Work, name: str) -> None:
+    path, missed = f"out/{name}", []
+    place = 0 if name == "rows_runs" else PLACE
+    for how, column in every_change(str(ran / path), name):
+        shutil.rmtree("out", ignore_errors=True)
+        shutil.copytree(ran, ".", dirs_exist_ok=True)
+        done = tamper(path, name, how, column, place)
+        code, told = told_of(work)
+        if code != 1 or not done.named_in(told):
+            missed.append((how, column, code))
+    assert missed == []
+
+
+def test_an_untouched_run_is_as_it_must_be(ran: Path, work: Work) -> None:
+    shutil.copytree(ran, ".", dirs_exist_ok=True)
+    code, told = told_of(work)
+    assert (code, told["result"]) == (0, "ok")
+    assert {one["what"]: one["result"] for one in told["checked"]} == dict.fromkeys(
+        ("rows", "patches", "history", "metrics", "ledger", "certificate"), "ok"
+    )
+
+
+@pytest.mark.slow
+def test_who_rewrites_the_digests_too_is_noticed_but_where_the_page_says(
+    ran: Path, work: Work
+) -> None:
+    unnoticed = []
+    for column in SCHEMA.names:
+        shutil.rmtree("out", ignore_errors=True)
+        shutil.copytree(ran, ".", dirs_exist_ok=True)
+        change("out/rows_runs", "rows_runs", column, 0)
+        table = read("out/rows_runs")
+        [row] = table.to_pylist()
+        row["digests"] = json.dumps(cell_digests(row))
+        put("out/rows_runs", pa.Table.from_pylist([row], table.schema))
+        if work.redcal("evaluate").code == 0:
+            unnoticed.append(column)
+    page = Path(__file__).parents[2] / "docs/reference/evaluate.md"
+    part = page.read_text("utf-8").split("the digest, too:")[1].split("##")[0]
+    assert unnoticed == re.findall(r"`(\w+)`", part)
+
+
+# --- other ways to write, and to lose -------------------------------------------------------------
+
+
+def found(told: Any, what: str = "rows") -> list[Any]:
+    [one] = [checked for checked in told["checked"] if checked["what"] == what]
+    return list(one["findings"])
+
+
+def change_row(column: str, place: int = PLACE, path: str = "out/rows") -> Any:
+    """Changes a cell of a row of the newest version; returns the row's id."""
+    return change(path, "rows", column, place).row["case"]
+
+
+def as_delta(table: pa.Table, name: str = "scores") -> None:
+    write_deltalake(name, table, mode="overwrite")
+
+
+def test_a_run_of_an_input_that_moved_on_is_checked_against_what_it_read(work: Work) -> None:
+    as_delta(scores(200))
+    work.tree["input"]["table"] = "scores"
+    work.ran()
+    as_delta(scores(150, seed=9))
+    assert told_of(work)[0] == 0
+    case = change_row("note")
+    code, told = told_of(work)
+    assert code == 1
+    [one] = found(told)
+    assert (one["column"], one["row"]) == ("note", {"case": case})
+
+
+def test_an_input_that_is_gone_leaves_something_unchecked(work: Work) -> None:
+    as_delta(scores(200))
+    work.tree["input"]["table"] = "scores"
+    work.ran()
+    as_delta(scores(150, seed=9))
+    DeltaTable("scores").vacuum(0, dry_run=False, enforce_retention_duration=False)
+    code, told = told_of(work)
+    assert (code, told["result"]) == (3, "not checkable")
+    results = {one["what"]: one["result"] for one in told["checked"]}
+    assert results == {
+        "rows": "not checkable", "patches": "ok", "history": "ok", "metrics": "ok",
+        "ledger": "not checkable", "certificate": "ok",
+    }  # fmt: skip
+    [rows] = [one for one in told["checked"] if one["what"] == "rows"]
+    assert "that all rows of the input are there and no others" in rows["not_checked"][0]
+    assert "VACUUM" in rows["not_checked"][0]
+    case = change_row("triage_2_after")
+    code, told = told_of(work)
+    assert code == 1
+    assert [(one["column"], one["row"]) for one in found(told)] == [
+        ("triage_2_after", {"case": case})
+    ]
+
+
+def test_a_row_that_went_with_the_input_is_missed_in_the_counts(work: Work) -> None:
+    as_delta(scores(200))
+    work.tree["input"]["table"] = "scores"
+    work.ran()
+    shutil.rmtree("scores")
+    assert told_of(work)[0] == 3
+    remove("out/rows", "rows", PLACE)
+    code, told = told_of(work)
+    assert code == 1
+    assert "rows" in {one["column"] for one in found(told, "ledger")}
+
+
+@pytest.mark.parametrize("mode", ["merge", "append"])
+def test_rows_that_others_wrote_are_not_of_the_run(work: Work, mode: str) -> None:
+    work.tree["output"]["mode"] = mode
+    write(scores(200))
+    first = work.ran()["run_id"]
+    write(scores(260, seed=9).slice(50))
+    work.ran()
+    assert told_of(work)[0] == 0
+    code, told = told_of(work, "--run", first)
+    if mode == "merge":  # its input, a file, is another one by now
+        assert code == 3
+        assert "other runs have written out/rows since" in told["notes"][0]
+    cases = read("out/rows")["case"].to_pylist()
+    case = change_row("a_reconciled", cases.index(1255))
+    assert case == 1255
+    code, told = told_of(work)
+    assert code == 1
+    assert [(one["column"], one["row"]) for one in found(told)] == [
+        ("a_reconciled", {"case": 1255})
+    ]
+
+
+def test_rows_that_a_merge_left_alone_are_as_they_were(work: Work) -> None:
+    work.tree["output"]["mode"] = "merge"
+    write(scores(200))
+    work.ran()
+    write(scores(260, seed=9).slice(50))
+    work.ran()
+    cases = read("out/rows")["case"].to_pylist()
+    change_row("b_reconciled", cases.index(1007))  # not in the second run's input
+    code, told = told_of(work)
+    assert code == 1
+    assert [(one["column"], one["row"]) for one in found(told)] == [
+        ("b_reconciled", {"case": 1007})
+    ]
+    DeltaTable("out/rows").restore(1)
+    assert told_of(work)[0] == 0
+    remove("out/rows", "rows", cases.index(1007))
+    code, told = told_of(work)
+    assert (code, found(told)[0]["problem"]) == (1, "missing")
+
+
+def test_the_run_of_an_appended_row_counts(work: Work) -> None:
+    work.tree["output"]["mode"] = "append"
+    write(scores(200))
+    work.ran()
+    case = change_row("run_id")
+    code, told = told_of(work)
+    assert code == 1
+    assert [(one["column"], one["row"]) for one in found(told)] == [("run_id", {"case": case})]
+
+
+def test_without_an_id_whole_rows_are_compared(work: Work) -> None:
+    del work.tree["input"]["id"]
+    table = scores(200).drop_columns(["case"])
+    write(pa.concat_tables([table, table.slice(3, 1)]))  # one of them twice
+    work.ran()
+    assert told_of(work)[0] == 0
+    for column in ("a", "b_reconciled", "beds_agree", "outcome"):
+        before = read("out/rows")
+        rows = before.to_pylist()
+        kind = before.schema.field(column).type
+        note = rows[PLACE]["note"]
+        rows[PLACE][column] = other(rows[PLACE][column], kind)
+        put("out/rows", pa.Table.from_pylist(rows, before.schema))
+        code, told = told_of(work)
+        assert code == 1
+        [one] = found(told)
+        assert (one["problem"], one["column"]) == ("changed", column)
+        assert one["row"]["note"] == note
+        put("out/rows", before)
+    assert told_of(work)[0] == 0
+    rows = read("out/rows").to_pylist()
+    gone = next(i for i, row in enumerate(rows) if row["note"] == "n3")
+    put("out/rows", pa.Table.from_pylist(rows[:gone] + rows[gone + 1 :], before.schema))
+    code, told = told_of(work)
+    assert (code, [one["problem"] for one in found(told)]) == (1, ["missing"])
+
+
+def test_ids_that_are_there_twice(work: Work) -> None:
+    table = scores(200)
+    same = table.set_column(0, "case", pa.array([1_000 + i // 2 for i in range(200)]))
+    write(same)
+    work.ran()
+    assert told_of(work)[0] == 0
+    case = change_row("touched")
+    code, told = told_of(work)
+    assert (code, [(one["column"], one["row"]) for one in found(told)]) == (
+        1,
+        [("touched", {"case": case})],
+    )
+
+
+def test_a_fit_without_rows(work: Work) -> None:
+    work.ran("fit")
+    code, told = told_of(work)
+    assert code == 0
+    assert [one["what"] for one in told["checked"]] == [
+        "patches", "history", "metrics", "ledger", "certificate",
+    ]  # fmt: skip
+    change("out/rows_history", "rows_history", "brier", PLACE)
+    assert told_of(work)[0] == 1
+
+
+def test_what_was_applied_is_found_by_its_fingerprint(work: Work) -> None:
+    work.ran("fit")
+    work.ran("fit", "--set", "reconcile.eta=0.05")
+    first = work.runs()[0]["run_id"]
+    work.ran("apply", "--run", first)
+    code, told = told_of(work)
+    assert code == 0, told
+    assert f"the model is of run {first}" in told["notes"][0]
+    assert [one["what"] for one in told["checked"]] == [
+        "rows", "metrics", "ledger", "patches", "history", "metrics", "ledger", "certificate",
+    ]  # fmt: skip
+    case = change_row("beds_1_after")
+    code, told = told_of(work)
+    assert (code, found(told)[0]["row"]) == (1, {"case": case})
+
+
+def test_a_model_from_a_file_must_be_shown(work: Work) -> None:
+    work.tree["output"]["table"] = "elsewhere/rows"
+    work.ran("fit")
+    assert work.redcal("export", "-o", "model.json").code == 0
+    work.tree["output"]["table"] = "out/rows"
+    work.ran("apply", "--model", "model.json")
+    code, told = told_of(work)
+    assert code == 3
+    assert "redcal evaluate --model FILE" in told["checked"][0]["not_checked"][0]
+    code, told = told_of(work, "--model", "model.json")
+    assert code == 0, told
+    case = change_row("a_reconciled")
+    code, told = told_of(work, "--model", "model.json")
+    assert (code, found(told)[0]["row"]) == (1, {"case": case})
+
+
+def test_bad_rows_that_were_skipped_and_names_of_ones_own(work: Work) -> None:
+    table = scores(200)
+    bad = [None if i in (3, 50) else row for i, row in enumerate(table["a"].to_pylist())]
+    bad[8] = [0.5, 0.5]
+    write(table.set_column(4, "a", pa.array(bad, pa.list_(pa.float64()))))
+    work.tree["input"]["on_bad_rows"] = "skip"
+    work.tree["output"]["suffix"] = "_new"
+    work.ran()
+    assert told_of(work)[0] == 0
+    for column in ("valid_new", "touched_new", "a_new", "triage_1_before_new"):
+        before = read("out/rows")
+        case = change_row(column, 3)
+        code, told = told_of(work)
+        assert code == 1
+        assert (column, {"case": case}) in [(one["column"], one["row"]) for one in found(told)]
+        put("out/rows", before)
+
+
+def test_joined_tables(work: Work) -> None:
+    table = scores(200)
+    as_delta(table.select(["case", "outcome", "fold", "note", "a"]), "main")
+    as_delta(table.select(["case", "b"]), "other")
+    work.tree["input"] |= {"table": "main", "model_2": {"table": "other", "columns": "b"}}
+    work.ran()
+    as_delta(table.select(["case", "b"]).slice(0, 20), "other")
+    assert told_of(work)[0] == 0
+    case = change_row("b")
+    code, told = told_of(work)
+    assert (code, [(one["column"], one["row"]) for one in found(told)]) == (
+        1,
+        [("b", {"case": case})],
+    )
+
+
+def test_patches_that_the_guard_left_out_count_too(work: Work) -> None:
+    write(scores(300, seed=7))
+    work.tree["reconcile"] |= {"algorithm": "dc_then_redcal", "beta": 1e-5, "max_steps": 60}
+    work.tree["reconcile"]["guard"] = "best_prefix"
+    told = work.redcal("run", "--json")
+    assert told.json["status"] == "cut"
+    assert told_of(work)[0] == 0
+    steps = read("out/rows_patches")["step"].to_pylist()
+    assert max(steps) >= told.json["patches"]
+    done = change("out/rows_patches", "rows_patches", "rows", steps.index(max(steps)))
+    code, told = told_of(work)
+    assert code == 1
+    assert done.named_in(told)
+
+
+def test_a_later_run_is_no_tampering_and_an_earlier_one_has_its_own_version(work: Work) -> None:
+    first = work.ran()["run_id"]
+    work.ran("run", "--set", "reconcile.eta=0.05")
+    code, told = told_of(work, "--set", "reconcile.eta=0.05")
+    assert code == 0
+    code, told = told_of(work)  # by the configuration of the run that wrote the rows
+    assert code == 0
+    code, told = told_of(work, "--run", first)
+    assert code == 0
+    assert "other runs have written out/rows since" in told["notes"][0]
+    change_row("note")
+    code, told = told_of(work, "--set", "reconcile.eta=0.05")
+    assert code == 1
+    assert "was not written by a run of ours" in told["notes"][0]
+    told = work.redcal("evaluate", "--run", "nope")
+    assert (told.code, told.out) == (2, "")
+    assert "no run 'nope' in out/rows_runs" in told.err
+
+
+def test_people_are_told_what_was_checked(ran: Path, work: Work) -> None:
+    shutil.copytree(ran, ".", dirs_exist_ok=True)
+    lines = work.redcal("evaluate").out.splitlines()
+    assert "  ok            history     out/rows_history" in lines
+    case = change_row("beds_agree")
+    told = work.redcal("evaluate")
+    assert told.code == 1
+    assert "  differs       rows        out/rows" in told.out.splitlines()
+    assert f"out/rows: column 'beds_agree', row case = {case}: is " in told.out
+    assert work.redcal("evaluate", "--quiet").out == ""

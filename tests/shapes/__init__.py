@@ -1,0 +1,1 @@
+"""Delta tables in many shapes, on both engines."""
