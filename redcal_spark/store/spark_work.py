@@ -129,7 +129,7 @@ class OnSpark:
             bad = refused(str(err.__cause__ or err), table.name)
             if bad is None:
                 raise
-            raise self._counted(source, pair, bad) from err
+            raise self._counted(_frame(table), pair, bad) from err
         _, written = self.store.written(target.table, commit) or (version, 0)
         progress(written)
         return version, written
