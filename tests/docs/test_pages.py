@@ -110,6 +110,14 @@ def test_the_version_has_one_source() -> None:
         assert {*wheels} <= {__version__}, name_of(page)
 
 
+@pytest.mark.parametrize("page", pages(), ids=name_of)
+def test_files_that_are_named_are_there(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    named = re.findall(r"`((?:redcal_spark|tests|conf|jobs|notebooks|docs)/[\w./-]+)`", text)
+    own = {"conf/my.yaml", "conf/stream.yaml", "conf/job.yaml"}  # a reader's
+    assert [name for name in named if name not in own and not (ROOT / name).exists()] == []
+
+
 def test_the_glossary_has_at_most_15_terms() -> None:
     rows = rows_below("reference/glossary.md", "Glossary")
     assert 8 <= len(rows) <= 15
