@@ -33,6 +33,7 @@ KEYS = {
     "grid_bits": "reconcile.grid_bits",
     "max_rounds": "reconcile.max_rounds",
     "max_steps": "reconcile.max_steps",
+    "delta": "reconcile.delta",
     "suffix": "output.suffix",
     "normalise": "output.normalise",
     "engine": "engine.name",

@@ -172,6 +172,7 @@ def test_the_guard_keeps_the_best_prefix_and_all_that_follows_from_it(work: Work
     assert told.code == 3
     assert told.json["status"] == "cut"
     assert told.json["patches"] == best
+    assert told.json["certificate"]["candidates"] == len(judged)  # its intervals pay for the choice
     kept = work.redcal("log", "--json").lines
     assert kept == whole[:best]
     work.redcal("export", "-o", "model.json")
@@ -190,6 +191,25 @@ def test_the_guard_keeps_the_best_prefix_and_all_that_follows_from_it(work: Work
     again = work.redcal("run")
     assert (again.code, "nothing to do" in again.out) == (3, True)
     assert "cut: the guard left out patches" in again.out
+
+
+def test_delta_is_the_users_and_changes_no_patch(work: Work) -> None:
+    first = work.ran()
+    log = work.redcal("log", "--json").lines
+    work.tree["reconcile"]["delta"] = 0.2
+    second = work.ran()
+    assert work.redcal("log", "--json").lines == log
+    assert (first["certificate"]["delta"], second["certificate"]["delta"]) == ("1/20", "1/5")
+
+    def widths(found: Any) -> list[float]:
+        ends = [c["interval"] for c in found["checks"] if c["interval"]]
+        return [end["high"]["value"] - end["low"]["value"] for end in ends]
+
+    narrow, wide = (widths(x["certificate"]) for x in (second, first))
+    assert all(a <= b for a, b in zip(narrow, wide, strict=True))
+    assert sum(narrow) < sum(wide)
+    work.tree["reconcile"]["delta"] = 1
+    assert "reconcile.delta" in work.redcal("check").err
 
 
 def test_a_prefix_needs_rows_to_judge_by(work: Work) -> None:

@@ -16,14 +16,15 @@ import pytest
 from redcal_spark import ReconciledPair
 from redcal_spark.blocks import Block
 from redcal_spark.certificate import Certificate, Check, certify
-from redcal_spark.history import Holdout, Measured, Point, history, points, segments
+from redcal_spark.history import Holdout, Measured, Point, added, history, points, segments
 from redcal_spark.intervals import Interval, Level
 from redcal_spark.kernel import Rows, Rules
 from redcal_spark.losses import Loss, LossFamily
 from redcal_spark.metrics import measure
-from redcal_spark.packing import pack_changes, unpack_changes
+from redcal_spark.packing import pack_block, unpack_changes
 from redcal_spark.paired import Moments, Paired, Range, brier_ranges
 from redcal_spark.patches import Patch
+from redcal_spark.tasks import HistoryTask, row
 from tests import oracle, problems
 from tests.helpers import gathered
 from tests.oracle import ALGORITHMS, ONE, Problem
@@ -213,14 +214,15 @@ def test_sums_merge_in_any_order_and_travel(seed: int) -> None:
     # as tasks of Spark send it
     _, found, _ = gathered(rows, [2])
     cut = segments(run.pair.log, run.pair.rows)
-    measured = Measured(cut, run.pair.rules, run.pair.n_classes, paired=True)
-    summed = None
-    for scan in found.fit.scans:
-        changes = unpack_changes(pack_changes(measured.changes(scan.active)))
-        summed = (
-            changes if summed is None else [a + b for a, b in zip(summed, changes, strict=True)]
-        )
-    there = points(found.fit.totals, cut, summed or [], Holdout(vectors(rows)))
+    task = HistoryTask(run.pair.rules, tuple(map(tuple, cut)))
+    sent = [row("judge", x.active.rows, pack_block(x.active)) for x in found.fit.scans]
+    parts = [
+        unpack_changes(cell)
+        for batches in (sent[::2], sent[1::2])
+        for answer in task(iter(batches))
+        for cell in answer.column(2).to_pylist()
+    ]
+    there = points(found.fit.totals, cut, added(parts, len(cut)), Holdout(vectors(rows)))
     assert [p.totals.paired for p in there] == [p.totals.paired for p in run.held]
 
 

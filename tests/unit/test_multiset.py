@@ -166,3 +166,20 @@ def test_very_many_changes_are_still_told_by_their_rows() -> None:
     assert len(found) == 1_000
     assert {(one.problem, one.column) for one in found} == {("changed", "text")}
     assert isinstance(found[0], Difference)
+
+
+def test_values_that_change_places_within_a_bucket_are_seen() -> None:
+    keyed = Keyed(("id", "text", "scores"), "id")
+    rows = some(300, 8)
+    [batch] = table(rows).to_batches()
+    buckets = keyed.bucket(keyed.hashes(batch)[0]).tolist()
+    one, two = next(
+        (i, j)
+        for i in range(300)
+        for j in range(i)
+        if buckets[i] == buckets[j] and rows[i][1] != rows[j][1]
+    )
+    other = list(rows)
+    other[one] = (rows[one][0], rows[two][1], rows[one][2])
+    other[two] = (rows[two][0], rows[one][1], rows[two][2])
+    assert gap(keyed, *(sums(keyed, table(t).to_batches()) for t in (rows, other))) is not None
