@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-faults lint types fuzz bench bench-scale format lock licences audit-deps clean
+.PHONY: help demo test test-all test-faults lint types docs docs-serve pages results fuzz bench bench-scale format lock licences audit-deps clean
 
 # The first of these that is Python 3.11 or later and can make a venv; or say `make PYTHON=...`.
 CANDIDATES := python3.11 python3
@@ -35,6 +35,23 @@ lint: $(READY) ## check rules and layout (ruff)
 
 types: $(READY) ## check types (mypy, strict)
 	.venv/bin/mypy
+
+# Not --quiet: it hides warnings from --strict, too.
+docs: $(READY) ## build the site of docs/ into out/site; a broken link fails it
+	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
+	@echo "out/site/index.html"
+
+docs-serve: $(READY) ## show the site at http://127.0.0.1:8000 while you write
+	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs serve
+
+pages: $(READY) ## write anew what the pages tell of code, commands and docs/results
+	.venv/bin/python -m tests.docs
+
+results: $(READY) ## measure docs/results anew (an hour on a quiet machine), then the pages
+	.venv/bin/python -m tests.bench core tables --save docs/results/bench.json
+	.venv/bin/python -m tests.bench spark --save docs/results/bench_spark.json
+	.venv/bin/python -m tests.bench.scale bench_scale --save docs/results/scale.json
+	.venv/bin/python -m tests.docs
 
 test-faults: $(READY) ## kill parts of a cluster: make test-faults KILLS=50 SEED=1
 	.venv/bin/python -m tests.faults --kills $(or $(KILLS),50) --seed $(or $(SEED),1)

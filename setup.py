@@ -1,11 +1,15 @@
 """Packaging of redcal_spark; the exact versions it is tested with are in requirements.lock."""
 
+import re
 from pathlib import Path
 
 from setuptools import find_packages, setup
 
 ROOT = Path(__file__).parent
 README = ROOT / "README.md"
+# The version's one source; read, not imported, so that a build needs no numpy.
+INIT = (ROOT / "redcal_spark" / "__init__.py").read_text(encoding="utf-8")
+(VERSION,) = re.findall(r'^__version__ = "(.+)"$', INIT, re.MULTILINE)
 
 BASE = [
     "numpy>=1.26",
@@ -52,20 +56,37 @@ DEV = [
     "wheel>=0.43",
 ]
 
+# `make docs`; the pages are Markdown, the Python reference comes from docstrings.
+DOCS = ["mkdocs>=1.6,<2", "mkdocs-material>=9.5,<10", "mkdocstrings[python]>=0.27"]
+
 setup(
     name="redcal-spark",
-    version="0.1.0",
+    version=VERSION,
     description="Reconcile two models that score the same rows but lead to different decisions.",
     long_description=README.read_text(encoding="utf-8") if README.exists() else "",
     long_description_content_type="text/markdown",
     author="the redcal_spark authors",
+    project_urls={"Paper": "https://arxiv.org/abs/2405.19667"},
+    keywords="calibration decisions delta lakehouse model-multiplicity spark",
+    classifiers=[
+        "Development Status :: 4 - Beta",
+        "Environment :: Console",
+        "Intended Audience :: Developers",
+        "Intended Audience :: Science/Research",
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3",
+        "Programming Language :: Python :: 3 :: Only",
+        "Programming Language :: Python :: 3.11",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Typing :: Typed",
+    ],
     license="Apache-2.0",
     license_files=["LICENSE"],
     python_requires=">=3.11",
     packages=find_packages(include=["redcal_spark", "redcal_spark.*"]),
     package_data={"redcal_spark": ["py.typed"], "redcal_spark.report": ["templates/*"]},
     install_requires=BASE,
-    extras_require={"spark": SPARK, "report": REPORT, "dev": DEV},
+    extras_require={"spark": SPARK, "report": REPORT, "dev": DEV, "docs": DOCS},
     entry_points={
         "console_scripts": [
             "redcal = redcal_spark.cli:main",

@@ -14,8 +14,14 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
 LOCKED = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==(\S+)", re.MULTILINE)
-PARTS = ("", "report", "spark", "dev")  # who needs it, the first that does
-CALLED = {"": "the package", "report": "report", "spark": "spark", "dev": "development"}
+PARTS = ("", "report", "spark", "dev", "docs")  # who needs it, the first that does
+CALLED = {
+    "": "the package",
+    "report": "report",
+    "spark": "spark",
+    "dev": "development",
+    "docs": "documentation",
+}
 # Of other platforms than this one, so that their metadata is not here.
 ELSEWHERE = {"colorama": "BSD-3-Clause"}
 # What classifiers and old metadata call them.

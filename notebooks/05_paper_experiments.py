@@ -213,7 +213,7 @@ for setting in ("paper", "auto", "finer"):
 # MAGIC
 # MAGIC Each claim as a mean difference on the judged rows, draw by draw. "held" and "the opposite"
 # MAGIC are by more than two standard errors, "not seen" is within them; of fewer than five draws
-# MAGIC nothing is said. The README has the numbers of all draws.
+# MAGIC nothing is said. docs/results/paper.md has the numbers of all draws.
 
 # COMMAND ----------
 

@@ -41,9 +41,13 @@ KIND = "redcal_spark.ReconciledPair"
 class ReconciledPair:
     """A reconciled pair of models: the patch log, and what it takes to replay it on any rows.
 
-    rows: how many it was fitted on. status: converged, capped, stalled or cut.
-    zero_calibrations: calibrations that ended because their patch rounded to nothing.
-    certificate: what was promised and what is so; a model's file does not have it.
+    Attributes:
+        log: the patches, in order.
+        losses: what decisions cost.
+        rows: how many it was fitted on.
+        status: converged, capped, stalled or cut.
+        zero_calibrations: calibrations that ended because their patch rounded to nothing.
+        certificate: what was promised and what is so; a model's file does not have it.
     """
 
     parameters: Parameters

@@ -48,21 +48,33 @@ ALGORITHMS: dict[str, Callable[[Engine, Trajectory], Status]] = {
 class Reconciler:
     """Reconciles two models on labelled rows.
 
-    losses: {name: costs} with costs an action x class matrix, or {name: {"costs", "actions"}}. A
-    data frame of costs names the actions by its index and the classes by its columns.
-    algorithm: redcal, decision_calibration, reconcile or dc_then_redcal.
-    alpha: the margin (in units of the loss rescaled to [0, 1]) above which a disagreement counts.
-    eta: the share of rows from which on a disagreement event is patched.
-    beta: the calibration tolerance, or "auto": about the sampling noise at this number of rows.
-    delta: the probability, at most, that some statement of a certificate about new rows is false.
-    model_1, model_2, label: the columns, where data has any. Scores are an array column, one column
-    P(class 1), or a list of d columns; labels a class index, 0/1, a class name or an array.
-    engine: "auto" computes where the data is: Spark DataFrames on Spark, all else in memory.
-    scratch: a path or catalog schema that every Spark worker sees; driver_budget: bytes of active
-    rows up to which the driver takes over (0: never).
+    Args:
+        losses: {name: costs}, costs an action x class matrix, or {name: {"costs", "actions"}}. A
+            data frame of costs names the actions by its index and the classes by its columns.
+        algorithm: redcal, decision_calibration, reconcile or dc_then_redcal.
+        alpha: the margin above which a disagreement counts, the loss rescaled to [0, 1].
+        eta: the share of rows from which on a disagreement event is patched.
+        beta: the calibration tolerance; "auto" is about the sampling noise of these rows.
+        delta: the probability, at most, that a statement of a certificate about new rows is false.
+        adaptive_beta: loosen beta with the gain of each round.
+        grid_bits: the patch grid 2^-bits; None: by theory.
+        max_rounds: stop after this many rounds, as capped.
+        max_steps: stop after this many patches, as capped.
+        model_1: the first model's scores: an array column, one column P(class 1), or a list.
+        model_2: the second model's scores, in any of the same forms.
+        label: the column of labels: a class index, 0/1, a class name or an array.
+        id: the column that identifies a row.
+        classes: the names of the classes, in order.
+        on_bad_rows: "error", or "skip" to leave out rows that cannot be used.
+        threads: threads of the local engine; None: all cores.
+        engine: "auto" computes where the data is: Spark DataFrames on Spark, all else in memory.
+        scratch: a path or catalog schema that every Spark worker sees.
+        driver_budget: bytes of active rows up to which Spark's driver takes over; 0: never.
 
-        pair = Reconciler(losses={"t": [[0, 5], [1, 0]]}, alpha=0.01, eta=0.05).fit(p1, p2, y)
-        pair.status, len(pair.log)
+    ```python
+    pair = Reconciler(losses={"t": [[0, 5], [1, 0]]}, alpha=0.01, eta=0.05).fit(p1, p2, y)
+    pair.status, len(pair.log)
+    ```
     """
 
     def __init__(

@@ -9,10 +9,12 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from redcal_spark.parallel import blas
 from tests.bench import core, paper, spark, tables
+from tests.bench.results import save_printed
 from tests.bench.timing import Result, machine, table
 
 Measurement = Callable[[bool], Result]
@@ -42,6 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="name", help=f"of: {', '.join(names)}")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: does it run at all?")
+    parser.add_argument(
+        "--save", type=Path, metavar="FILE", help="keep it: docs/results/bench.json"
+    )
     given = parser.parse_args(arguments)
     unknown = [name for name in given.names if name not in names]
     if unknown:
@@ -50,6 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(machine(), flush=True)
     if given.quick:
         print("quick: sizes too small for the ratios to mean anything")
+    printed = []
     for section, measurements in SECTIONS.items():
         chosen = {
             name: run
@@ -57,26 +63,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if not given.names or section in given.names or name in given.names
         }
         if chosen:
-            _tell(section, chosen, given.quick)
+            printed.append(_told(section, chosen, given.quick))
+            print(printed[-1], flush=True)
+    if given.save is not None:
+        quick = ["--quick"] if given.quick else []
+        command = " ".join(["python -m tests.bench", *given.names, *quick])
+        save_printed(given.save, command, machine(), "\n\n".join(printed))
     return 0
 
 
-def _tell(section: str, measurements: dict[str, Measurement], quick: bool) -> None:
+def _told(section: str, measurements: dict[str, Measurement], quick: bool) -> str:
     results = []
     with blas().limit(limits=1, user_api="blas"):
         for name, run in measurements.items():
             print(f"measuring {section}: {name} ...", file=sys.stderr, flush=True)
             results.append(run(quick))
     threads = "all cores" if section == "tables" else "one thread unless said"
-    print(f"\n{section}, {threads}, best of interleaved repeats\n")
+    lines = [f"\n{section}, {threads}, best of interleaved repeats\n"]
     ratios = [ratio for result in results for ratio in result.ratios]
     if quick:
         ratios = [replace(ratio, target=None) for ratio in ratios]
     if ratios:
-        print(table(ratios) + "\n")
-    for note in (note for result in results for note in result.notes):
-        print(f"- {note}")
-    sys.stdout.flush()
+        lines.append(table(ratios) + "\n")
+    lines += [f"- {note}" for result in results for note in result.notes]
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

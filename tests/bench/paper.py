@@ -34,6 +34,8 @@ from redcal_spark.tables import batches, from_numpy
 from redcal_spark.terminal_compare import mean_brier, mean_gap
 from redcal_spark.work import Scanned, ScannedHere
 from tests.bench import paper_summary
+from tests.bench.results import save_printed
+from tests.bench.timing import machine
 from tests.dense import Scores, from_top5, vectors
 
 VARIABLE = "REDCAL_DATA"
@@ -244,6 +246,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", metavar="set", help=f"of: {known}; default: all")
     parser.add_argument("--to", type=Path, default=Path("out/paper"), metavar="FOLDER")
     parser.add_argument("--quick", action="store_true", help="one draw each: does it run at all?")
+    parser.add_argument(
+        "--save", type=Path, metavar="FILE", help="keep it: docs/results/paper.json"
+    )
     given = parser.parse_args(arguments)
     unknown = [name for name in given.names if name not in EXPERIMENTS]
     if unknown:
@@ -263,6 +268,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             everything[experiment.key] = run_all(experiment, to, draws)
     summaries = {key: paper_summary.summary(found) for key, found in everything.items()}
     (to / "summary.json").write_text(json.dumps(summaries), encoding="utf-8")
-    print(paper_summary.results_table(everything), end="\n\n")
-    print(paper_summary.claims_table(everything))
+    tables = paper_summary.results_table(everything), paper_summary.claims_table(everything)
+    print("\n\n".join(tables))
+    if given.save is not None:
+        save_printed(given.save, "python -m tests.bench paper", machine(), "\n\n".join(tables))
     return 0

@@ -18,6 +18,7 @@ from time import perf_counter
 from typing import Any
 
 from tests.bench import scale_data
+from tests.bench.results import save_printed
 from tests.bench.scale_plan import FULL, QUICK, Case, plan
 from tests.bench.scale_tell import Found, markdown, write_chart
 from tests.bench.timing import machine
@@ -120,6 +121,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="tiny sizes: does it run at all?")
     parser.add_argument("--markdown", action="store_true", help="only tell what is there")
     parser.add_argument("--only", nargs="+", choices=SERIES, default=SERIES, help="%(choices)s")
+    parser.add_argument(
+        "--save", type=Path, metavar="FILE", help="keep it: docs/results/scale.json"
+    )
     given = parser.parse_args(arguments)
     folder = Path(given.folder).absolute() / ("quick" if given.quick else "full")
     folder.mkdir(parents=True, exist_ok=True)
@@ -132,6 +136,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.quick:
         print("quick: sizes too small for the figures to mean anything\n")
     print(markdown(found))
+    if given.save is not None:
+        save_printed(given.save, "make bench-scale", machine(), markdown(found))
     if write_chart(found, folder / "chart.svg"):
         tell(f"chart: {folder / 'chart.svg'}")
     tell(f"{len(found)} of {len(cases)} measured, {sum(x['took'] for x in results.lines):.0f} s")

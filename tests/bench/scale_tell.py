@@ -1,4 +1,4 @@
-"""The tables and the chart of `make bench-scale`, from its results; ready for the README."""
+"""The tables and the chart of `make bench-scale`, from its results; ready for a result file."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def packed_bytes(classes: int) -> int:
 
 
 def markdown(found: Sequence[Found]) -> str:
-    """Everything, in the order of the README; what was not measured is left out."""
+    """Everything; what was not measured is left out."""
     parts = [
         *_rows(of(found, "rows")),
         *_memory([f for f in found if "peaks" in f.told]),

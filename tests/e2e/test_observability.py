@@ -276,17 +276,17 @@ def test_a_merge_reads_all_rows_though_it_writes_few(work: Work) -> None:
 
 
 def queries() -> list[str]:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/guide/scheduled-runs.md").read_text(encoding="utf-8")
     return re.findall(r"```sql\n(.*?)```", text, re.DOTALL)
 
 
-def test_the_dashboard_queries_of_the_readme_run(work: Work) -> None:
+def test_the_dashboard_queries_of_the_pages_run(work: Work) -> None:
     run = work.ran()
     work.redcal("apply")
     work.redcal("run", "--set", "input.label=note")  # fails
     engine = QueryBuilder()
     for name in ("metrics", "runs"):
-        engine = engine.register(f"scores_{name}", DeltaTable(f"out/rows_{name}"))
+        engine = engine.register(f"scores_reconciled_{name}", DeltaTable(f"out/rows_{name}"))
     trend, passes = (
         pa.table(engine.execute(query.strip().rstrip(";")).read_all()).to_pylist()
         for query in queries()

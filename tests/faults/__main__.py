@@ -9,6 +9,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.bench.results import save_printed
+from tests.bench.timing import machine
 from tests.faults.kills import explore, planned
 
 
@@ -23,6 +25,9 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", type=Path, help="a new folder to work in, which is kept")
+    parser.add_argument(
+        "--save", type=Path, metavar="FILE", help="keep it: docs/results/faults.json"
+    )
     options = parser.parse_args()
     start = time.monotonic()
     signal.signal(signal.SIGTERM, _end)
@@ -37,6 +42,9 @@ def main() -> int:
             folder.mkdir(parents=True)
         told = explore(planned(options.seed, options.kills), folder, say)
     print("\n".join(told.lines()), flush=True)
+    if options.save is not None:
+        command = f"make test-faults KILLS={options.kills} SEED={options.seed}"
+        save_printed(options.save, command, machine(), "\n".join(told.lines()))
     return 1 if told.problems else 0
 
 

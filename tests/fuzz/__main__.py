@@ -9,6 +9,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.bench.results import save_printed
+from tests.bench.timing import machine
 from tests.fuzz.cases import SHARES, TARGETS
 from tests.fuzz.harness import Worker
 from tests.fuzz.running import Seen, explore
@@ -25,7 +27,14 @@ def main() -> int:
         default=Path("fuzz_found"),
         help="a folder for cases that go wrong, to be run by hand (%(default)s)",
     )
+    parser.add_argument("--save", type=Path, metavar="FILE", help="a result file to write")
     options = parser.parse_args()
+    printed = []
+
+    def say(line: str) -> None:
+        print(line, flush=True)
+        printed.append(line)
+
     chosen = options.target or list(TARGETS)
     whole = sum(SHARES[name] for name in chosen)
     failed = 0
@@ -35,7 +44,7 @@ def main() -> int:
             start = time.monotonic()
             seen = Seen()
             explore(name, -(-options.cases * SHARES[name] // whole), options.seed, worker, seen)
-            print(_line(name, seen, time.monotonic() - start), flush=True)
+            say(_line(name, seen, time.monotonic() - start))
             failed += sum(seen.problems.values())
             for number, (problem, case) in enumerate(seen.examples.items()):
                 place = options.keep / f"{name}-{options.seed}-{number}"
@@ -44,7 +53,10 @@ def main() -> int:
                 print(f"  {seen.problems[problem]} x {problem[:300]!r}: {place}", flush=True)
         worker.close()
         how = "the kernel allowed no" if worker.confined else "Python was watched for any"
-        print(f"{how} write outside of the folder of a case")
+        say(f"{how} write outside of the folder of a case")
+    if options.save is not None:
+        command = f"make fuzz CASES={options.cases} SEED={options.seed}"
+        save_printed(options.save, command, machine(), "\n".join(printed))
     return 1 if failed else 0
 
 
