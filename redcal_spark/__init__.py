@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from redcal_spark.pair import ReconciledPair
     from redcal_spark.reconciler import Reconciler
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 __all__ = ["ReconciledPair", "Reconciler", "__version__"]
 
 

@@ -63,6 +63,9 @@ SCHEMA = pa.schema(
     ]
 )
 
+# Columns that ledgers of 0.1 have not got: null there.
+ADDED = ("measured", "digests")
+
 # Texts that may hold what `${NAME}` in the configuration stands for; `config` is as written.
 JSON_TEXTS = ("inputs", "model", "outputs", "metrics", "certificate", "audits", "exports")
 
@@ -178,13 +181,14 @@ class Ledger:
         """Runs, oldest first."""
         found = self._store.read(self.table, equal)
         names = [f.name for f in fields(RunRow)]
-        missing = [] if found is None else sorted({*names} - {*found.column_names})
+        there = [] if found is None else [name for name in names if name in found.column_names]
+        missing = [] if found is None else sorted({*names} - {*there} - {*ADDED})
         if missing:
             raise RunError(
                 f"{self.table}: a ledger of another release: it has no column {missing[0]!r}; "
                 "name a new one with output.runs"
             )
-        known = [] if found is None else found.select(names).to_pylist()
+        known = [] if found is None else found.select(there).to_pylist()
         runs = (RunRow(**row) for row in map(self._read, known))
         return sorted(runs, key=lambda row: (row.started_at, row.run_id))
 
@@ -203,10 +207,10 @@ class Ledger:
     def as_stored(self, run_id: str) -> list[dict[str, Any]]:
         """The rows of a run as the table has them, variables unresolved; one, if all is well."""
         found = self._store.read(self.table, {"run_id": run_id})
-        return [] if found is None else found.to_pylist()
+        return [] if found is None else [dict.fromkeys(ADDED) | row for row in found.to_pylist()]
 
     def _read(self, row: dict[str, Any]) -> dict[str, Any]:
-        read = {k: self._hidden.read_json(row[k]) for k in JSON_TEXTS if row[k] is not None}
+        read = {k: self._hidden.read_json(row[k]) for k in JSON_TEXTS if row.get(k) is not None}
         return row | read
 
 

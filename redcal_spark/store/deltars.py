@@ -246,8 +246,11 @@ class DeltaRsStore:
             if not self.exists(name) and made_whole(Path(name), rows, commit):
                 self._made[name] = made
                 return
-            merging = _for_writing(name).merge(
+            table = _for_writing(name)
+            old = {field.name for field in table.schema().fields}
+            merging = table.merge(
                 rows,
+                merge_schema=not {*rows.column_names} <= old,  # a ledger of an earlier release
                 predicate=" and ".join(f"target.{t} = source.{s}" for t, s in same.items()),
                 source_alias="source",
                 target_alias="target",

@@ -358,9 +358,12 @@ class SparkStore:
         equal = " and ".join(
             f"source.{column(s)} = {place.in_merge}.{column(t)}" for t, s in same.items()
         )
+        new = {*rows.column_names} - {*self._frame(place).columns}
 
         def merge() -> None:
             merging = source.alias("source").mergeInto(place.sql, expr(equal))
+            if new:  # a ledger of an earlier release
+                merging = merging.withSchemaEvolution()
             if update:
                 merging = merging.whenMatched().updateAll()
             if insert:
