@@ -91,7 +91,7 @@ setup(
         "console_scripts": [
             "redcal = redcal_spark.cli:main",
             # for Databricks, where a task that fails must raise
-            "redcal-task = redcal_spark.databricks:task",
+            "redcal-task = redcal_spark.cli.databricks:task",
         ]
     },
     zip_safe=False,

@@ -25,8 +25,8 @@ import pandas as pd
 here = Path(__file__).parent if "__file__" in globals() else Path.cwd()
 sys.path.insert(0, str(here.parent))  # the experiments are the benchmark's
 
-from redcal_spark.compare import PROCEDURES
-from redcal_spark.compare_chart import STYLES
+from redcal_spark.report.compare_chart import STYLES
+from redcal_spark.runs.compare import PROCEDURES
 from tests.bench import paper, paper_summary
 
 full = os.environ.get("REDCAL_FULL") == "1"

@@ -12,8 +12,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from redcal_spark.pair import ReconciledPair
-    from redcal_spark.reconciler import Reconciler
+    from redcal_spark.model.pair import ReconciledPair
+    from redcal_spark.model.reconciler import Reconciler
 
 __version__ = "0.2.0.dev0"
 __all__ = ["ReconciledPair", "Reconciler", "__version__"]
@@ -21,6 +21,6 @@ __all__ = ["ReconciledPair", "Reconciler", "__version__"]
 
 def __getattr__(name: str) -> Any:
     # Lazy: Spark workers import the package to find the kernel, and need numpy and pyarrow only.
-    if name in (places := {"Reconciler": "reconciler", "ReconciledPair": "pair"}):
+    if name in (places := {"Reconciler": "model.reconciler", "ReconciledPair": "model.pair"}):
         return getattr(importlib.import_module(f"redcal_spark.{places[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -49,7 +49,7 @@ def session(folder: Path) -> Iterator[Any]:
 
 def classic(folder: Path) -> Any:
     """Two cores; a failed task is tried up to four times, as on a cluster."""
-    from redcal_spark.session import local_session
+    from redcal_spark.backends.spark.session import local_session
 
     settings = {"master": "local[2,4]", "spark.sql.warehouse.dir": str(folder / "warehouse")}
     return local_session(**settings)
@@ -60,7 +60,7 @@ def connect(folder: Path) -> Any:
     from delta import configure_spark_with_delta_pip
     from pyspark.sql import SparkSession
 
-    from redcal_spark.session import LOCAL
+    from redcal_spark.backends.spark.session import LOCAL
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.remote("local[2]")

@@ -17,12 +17,12 @@ import pyarrow as pa
 from hypothesis import settings
 
 from redcal_spark import ReconciledPair, Reconciler
-from redcal_spark.blocks import Block, label_rows
-from redcal_spark.columns import Layout
+from redcal_spark.core.blocks import Block, label_rows
+from redcal_spark.core.columns import Layout
+from redcal_spark.core.kernel import Rows, Rules
+from redcal_spark.core.patches import PatchLog
+from redcal_spark.core.scan import Gathered
 from redcal_spark.errors import GridWarning, ScoreWarning
-from redcal_spark.gather import Gathered
-from redcal_spark.kernel import Rows, Rules
-from redcal_spark.patches import PatchLog
 from tests import oracle
 from tests.oracle import ONE, Grid, Patch, Problem
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from redcal_spark.algorithms.engine import Engine, Region
 from redcal_spark.algorithms.trajectory import Trajectory
-from redcal_spark.engines.base import Engine, Region
-from redcal_spark.events import ActionRegion
-from redcal_spark.fixed_point import Ints
-from redcal_spark.parameters import Status
+from redcal_spark.core.events import ActionRegion
+from redcal_spark.core.fixed_point import Ints
+from redcal_spark.core.parameters import Status
 
 
 def decision_calibration(engine: Engine, run: Trajectory) -> Status:

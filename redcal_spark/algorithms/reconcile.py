@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from redcal_spark.algorithms.engine import Engine
 from redcal_spark.algorithms.trajectory import Trajectory
-from redcal_spark.engines.base import Engine
-from redcal_spark.events import Direction, ScoreGap
-from redcal_spark.parameters import Status
-from redcal_spark.statistics import GapSums
+from redcal_spark.core.events import Direction, ScoreGap
+from redcal_spark.core.parameters import Status
+from redcal_spark.core.sums import GapSums
 
 SIDES: tuple[Direction, Direction] = (">", "<")
 

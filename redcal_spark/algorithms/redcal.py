@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from redcal_spark.algorithms.decision_calibration import calibrate, calibrate_both
+from redcal_spark.algorithms.engine import Engine
 from redcal_spark.algorithms.trajectory import Trajectory
-from redcal_spark.engines.base import Engine
-from redcal_spark.events import Disagreement
-from redcal_spark.fixed_point import Ints
-from redcal_spark.losses import Loss
-from redcal_spark.parameters import Status
-from redcal_spark.statistics import Sums
+from redcal_spark.core.events import Disagreement
+from redcal_spark.core.fixed_point import Ints
+from redcal_spark.core.losses import Loss
+from redcal_spark.core.parameters import Status
+from redcal_spark.core.sums import Sums
 
 
 def redcal(engine: Engine, run: Trajectory) -> Status:

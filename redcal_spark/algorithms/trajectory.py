@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from redcal_spark.events import ActionRegion, Disagreement, ScoreGap
-from redcal_spark.fixed_point import BITS, Ints, rounded_mean
-from redcal_spark.losses import LossFamily
-from redcal_spark.parameters import Parameters, Resolved
-from redcal_spark.patches import Patch, PatchLog
+from redcal_spark.core.events import ActionRegion, Disagreement, ScoreGap
+from redcal_spark.core.fixed_point import BITS, Ints, rounded_mean
+from redcal_spark.core.losses import LossFamily
+from redcal_spark.core.parameters import Parameters, Resolved
+from redcal_spark.core.patches import Patch, PatchLog
 
 
 class Trajectory:

@@ -15,12 +15,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from redcal_spark.certificate import Certificate
-from redcal_spark.ledger import RunRow
-from redcal_spark.losses import LossFamily
-from redcal_spark.parameters import Parameters, Resolved
-from redcal_spark.patches import Patch, PatchLog
-from redcal_spark.runs import Job
+from redcal_spark.certificate.certify import Certificate
+from redcal_spark.core.losses import LossFamily
+from redcal_spark.core.parameters import Parameters, Resolved
+from redcal_spark.core.patches import Patch, PatchLog
+from redcal_spark.runs.job import Job
+from redcal_spark.runs.ledger import RunRow
 
 SPLITS = {"fit": "fitted", "judge": "judged"}
 LOSSES = 4  # shown at length

@@ -6,7 +6,7 @@ from importlib.resources import files
 from typing import Any
 
 from redcal_spark.errors import UsageError
-from redcal_spark.report import actions, proof, steps, summary
+from redcal_spark.report import actions, provenance, steps, summary
 from redcal_spark.report.data import SPLITS, Report
 from redcal_spark.report.markup import name
 from redcal_spark.report.numbers import plural
@@ -54,8 +54,8 @@ def context(report: Report) -> dict[str, Any]:
         "tiles": list(summary.tiles(report)),
         "overview": summary.overview(report),
         "rest_of_losses": summary.rest_of_losses(report),
-        "groups": proof.certificate(report),
-        "besides": proof.besides(report),
+        "groups": provenance.certificate(report),
+        "besides": provenance.besides(report),
         "to_fix": fix,
         "to_fix_words": actions.to_fix_words(report),
         "unfixed": unfixed,
@@ -65,12 +65,12 @@ def context(report: Report) -> dict[str, Any]:
         "timeline": steps.patch_timeline(report),
         "rounds": rounds,
         "more_rounds": more_rounds,
-        "parameters": list(proof.parameters(report)),
-        "rows": list(proof.rows(report)),
-        "inputs": list(proof.inputs(report)),
-        "outputs": list(proof.outputs(report)),
-        "identity": list(proof.identity(report)),
-        "configuration": proof.configuration(report),
+        "parameters": list(provenance.parameters(report)),
+        "rows": list(provenance.rows(report)),
+        "inputs": list(provenance.inputs(report)),
+        "outputs": list(provenance.outputs(report)),
+        "identity": list(provenance.identity(report)),
+        "configuration": provenance.configuration(report),
         "patches_told": plural(len(report.log), "patch", "patches"),
         "rounds_told": plural(report.log.rounds, "round"),
     }

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from redcal_spark.patches import Patch
+from redcal_spark.core.patches import Patch
 from redcal_spark.report.charts import Bar, Line, Point, line_chart, timeline
 from redcal_spark.report.data import SPLITS, Report
 from redcal_spark.report.markup import Html, joined, name, tag

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from redcal_spark import exact_numbers
-from redcal_spark.checks import Check
-from redcal_spark.exact_numbers import at_least
+from redcal_spark.certificate import exact_numbers
+from redcal_spark.certificate.check import Check
+from redcal_spark.certificate.exact_numbers import at_least
 from redcal_spark.report.data import SPLITS, Report
 from redcal_spark.report.markup import Html, joined, name, tag
 from redcal_spark.report.numbers import (

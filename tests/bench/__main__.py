@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from redcal_spark.parallel import blas
+from redcal_spark.backends.threads import blas
 from tests.bench import core, paper, spark, tables
 from tests.bench.results import save_printed
 from tests.bench.timing import Result, machine, table

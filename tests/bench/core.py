@@ -17,15 +17,15 @@ from redcal_spark import Reconciler
 from redcal_spark.algorithms.decision_calibration import decision_calibration
 from redcal_spark.algorithms.redcal import redcal
 from redcal_spark.algorithms.trajectory import Trajectory
-from redcal_spark.blocks import Block, label_rows
-from redcal_spark.engines.local import LocalEngine
-from redcal_spark.fixed_point import ONE, Floats, from_grid
-from redcal_spark.kernel import CHUNK, Rules, Scan, scan
-from redcal_spark.losses import LossFamily
-from redcal_spark.pair import rules_of
-from redcal_spark.parallel import blas, ordered
-from redcal_spark.parameters import Parameters
-from redcal_spark.tables import BATCH
+from redcal_spark.backends.local.engine import LocalEngine
+from redcal_spark.backends.threads import blas, ordered
+from redcal_spark.core.arrow import BATCH
+from redcal_spark.core.blocks import Block, label_rows
+from redcal_spark.core.fixed_point import ONE, Floats, from_grid
+from redcal_spark.core.kernel import CHUNK, Rules, Scan, scan
+from redcal_spark.core.losses import LossFamily
+from redcal_spark.core.parameters import Parameters
+from redcal_spark.model.pair import rules_of
 from tests.bench import data, plain
 from tests.bench.timing import Ratio, Result, best, seconds
 

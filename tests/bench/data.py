@@ -11,10 +11,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from redcal_spark.blocks import Block
-from redcal_spark.fixed_point import to_grid
-from redcal_spark.losses import LossFamily
-from redcal_spark.parallel import ordered
+from redcal_spark.backends.threads import ordered
+from redcal_spark.core.blocks import Block
+from redcal_spark.core.fixed_point import to_grid
+from redcal_spark.core.losses import LossFamily
 
 ROW_GROUP = 131_072
 PIECE = 65_536  # rows drawn at a time, each piece from its own seed

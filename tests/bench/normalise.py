@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from redcal_spark import Reconciler
-from redcal_spark.fixed_point import to_grid
-from redcal_spark.kernel import respond
-from redcal_spark.losses import LossFamily
+from redcal_spark.core.fixed_point import to_grid
+from redcal_spark.core.kernel import respond
+from redcal_spark.core.losses import LossFamily
 from tests import real_data
 from tests.bench.timing import machine
 from tests.helpers import Array, quietly

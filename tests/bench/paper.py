@@ -25,14 +25,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from redcal_spark import Reconciler, history
-from redcal_spark.compare import RECONCILE_ALPHA, Compared, compare
+from redcal_spark import Reconciler
+from redcal_spark.backends.backend import Scanned, ScannedHere
+from redcal_spark.core import history
+from redcal_spark.core.arrow import batches, from_numpy
+from redcal_spark.core.metrics import Metrics
+from redcal_spark.core.splits import ColumnSplit
 from redcal_spark.errors import GridWarning
-from redcal_spark.metrics import Metrics
-from redcal_spark.splits import ColumnSplit
-from redcal_spark.tables import batches, from_numpy
-from redcal_spark.terminal_compare import mean_brier, mean_gap
-from redcal_spark.work import Scanned, ScannedHere
+from redcal_spark.runs.compare import RECONCILE_ALPHA, Compared, compare, mean_brier, mean_gap
 from tests.bench import paper_summary
 from tests.bench.results import save_printed
 from tests.bench.timing import machine

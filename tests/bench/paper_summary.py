@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from redcal_spark.compare import PROCEDURES
+from redcal_spark.runs.compare import PROCEDURES
 
 Found = Sequence[Mapping[str, Any]]  # per draw: algorithm -> what paper.told says
 Numbers = npt.NDArray[np.float64]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from redcal_spark.fixed_point import Floats
+from redcal_spark.core.fixed_point import Floats
 
 Look = tuple[list[npt.NDArray[np.intp]], npt.NDArray[np.intp]]
 

@@ -24,8 +24,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from redcal_spark.backends.threads import ordered
 from redcal_spark.errors import GridWarning
-from redcal_spark.parallel import ordered
 from tests.bench.data import Single, as_batch, drawn_labels, losses, table_schema
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ def write(rows: Rows, count: int, folder: Path, group: int = 2) -> None:
 
 def write_on_spark(spark: SparkSession, rows: Rows, count: int, folder: str) -> None:
     """The same rows by Spark: a file a task."""
-    from redcal_spark.engines.spark_package import ship_package
+    from redcal_spark.backends.spark.ship import ship_package
 
     made = blocks_of(rows, count)
     ship_package(spark)
@@ -257,7 +257,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given["engine"] == "local":
         write(rows, given["rows"], Path(given["out"]))
         return 0
-    from redcal_spark.session import get_session
+    from redcal_spark.backends.spark.session import get_session
 
     write_on_spark(get_session(), rows, given["rows"], given["out"])
     return 0

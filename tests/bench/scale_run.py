@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from redcal_spark import ReconciledPair, Reconciler
-from redcal_spark.metrics import Totals
-from redcal_spark.outcome import Outcome
-from redcal_spark.packing import pack_changes, unpack_changes
-from redcal_spark.patches import PatchLog
-from redcal_spark.runs import Job
-from redcal_spark.work import Work
+from redcal_spark.backends.backend import Work
+from redcal_spark.core.metrics import Totals
+from redcal_spark.core.packing import pack_changes, unpack_changes
+from redcal_spark.core.patches import PatchLog
+from redcal_spark.runs.job import Job
+from redcal_spark.runs.outcome import Outcome
 from tests.bench import data, tables
 from tests.bench.memory import peak_bytes, peaks_below
 from tests.bench.scale_plan import Case
@@ -129,9 +129,9 @@ def timed_outcome(job: Job) -> tuple[float, Outcome]:
 @contextlib.contextmanager
 def on_spark(bench: Bench) -> Iterator[tuple[SparkSession, Callable[[int | None], Work]]]:
     """A session, warmed up by a fit of a few rows, and what makes the work of a job."""
-    from redcal_spark.engines.spark_scan import DRIVER_BUDGET
-    from redcal_spark.session import local_session
-    from redcal_spark.store.spark_work import OnSpark
+    from redcal_spark.backends.spark.backend import OnSpark
+    from redcal_spark.backends.spark.scan import DRIVER_BUDGET
+    from redcal_spark.backends.spark.session import local_session
 
     spark = local_session(master=f"local[{bench.case.cores}]")
 

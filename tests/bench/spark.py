@@ -18,11 +18,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from redcal_spark import Reconciler
-from redcal_spark.engines.spark_blocks import Stored
-from redcal_spark.engines.spark_frames import layout_of, scan_frame
-from redcal_spark.engines.spark_scratch import Scratch
-from redcal_spark.session import local_session
-from redcal_spark.tasks import DDL
+from redcal_spark.backends.spark.frames import layout_of, scan_frame
+from redcal_spark.backends.spark.scratch import Scratch
+from redcal_spark.backends.spark.session import local_session
+from redcal_spark.backends.spark.stored_blocks import Stored
+from redcal_spark.backends.spark.tasks import DDL
 from tests.bench import data
 from tests.bench.obvious_spark import Obvious
 from tests.bench.timing import Ratio, Result, best, timed

@@ -21,13 +21,13 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, write_deltalake
 
-from redcal_spark.config_file import config_from_tree
-from redcal_spark.losses import LossFamily
-from redcal_spark.pair import ReconciledPair
-from redcal_spark.runs import Job
-from redcal_spark.store.deltars import DeltaRsStore
-from redcal_spark.tables import BATCH
-from redcal_spark.work import InMemory, Scanned, Work
+from redcal_spark.backends.backend import InMemory, Scanned, Work
+from redcal_spark.backends.local.store import DeltaRsStore
+from redcal_spark.config.load import config_from_tree
+from redcal_spark.core.arrow import BATCH
+from redcal_spark.core.losses import LossFamily
+from redcal_spark.model.pair import ReconciledPair
+from redcal_spark.runs.job import Job
 from tests.bench import data
 from tests.bench.memory import peak_bytes
 from tests.bench.timing import Ratio, Result, best, timed

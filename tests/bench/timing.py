@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from redcal_spark.parallel import blas
+from redcal_spark.backends.threads import blas
 
 HEADINGS = ("what", "measured", "baseline", "ratio", "target", "met?")
 

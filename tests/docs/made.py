@@ -23,6 +23,7 @@ from functools import cache
 from pathlib import Path
 
 from redcal_spark import cli
+from redcal_spark.cli import entry
 from tests.bench.results import FOLDER, Results
 from tests.docs.pages import ROOT
 
@@ -114,7 +115,7 @@ def _printed(arguments: list[str], folder: str) -> str:
 
 def commands() -> str:
     """Every command, from the parser."""
-    (known,) = (a for a in cli._parser()._actions if isinstance(a, argparse._SubParsersAction))
+    (known,) = (a for a in entry._parser()._actions if isinstance(a, argparse._SubParsersAction))
     parts = []
     for name, parser in known.choices.items():
         own = [a for a in parser._actions if not {*COMMON} & {*a.option_strings}]

@@ -13,8 +13,9 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 
 from redcal_spark import cli
-from redcal_spark.config_file import config_from_tree
-from redcal_spark.config_yaml import parse_yaml
+from redcal_spark.cli import entry
+from redcal_spark.config.load import config_from_tree
+from redcal_spark.config.yaml_reader import parse_yaml
 from tests.docs.folder import DEMO_ROWS, prepare, whole_config
 from tests.docs.pages import NOT_RUN, ON_SPARK, ROOT, Fence, fences, name_of, pages
 
@@ -161,7 +162,7 @@ def test_commands_in_sentences_exist(page: str, command: str) -> None:
         words += ["--id", "1"]
     if words[0].startswith("-"):
         return
-    cli._parser().parse_args(words)
+    entry._parser().parse_args(words)
 
 
 def test_make_targets_exist() -> None:

@@ -14,10 +14,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from redcal_spark import progress, runs
-from redcal_spark.claim import Claim
 from redcal_spark.cli import main
-from redcal_spark.progress import Progress
+from redcal_spark.runs import job, patch_writer
+from redcal_spark.runs.claim import Claim
+from redcal_spark.runs.patch_writer import Progress
 
 Test = Callable[..., bool]
 INSTEAD = "REDCAL_TEST_STRIKE"  # a variable that has a command for the shell
@@ -70,13 +70,13 @@ def when(path: str) -> None:
 
 def prepare_stream(moment: str) -> bool:
     """A batch is one file of the source; its rows go to out/rows, whose version 0 has none."""
-    from redcal_spark.store import spark_stream
-    from redcal_spark.store.spark_changes import MergeBatch
+    from redcal_spark.backends.spark import stream
+    from redcal_spark.backends.spark.merge_batch import MergeBatch
 
-    spark_stream.FILES = 1
+    stream.FILES = 1
     state, written = "out/rows_checkpoint/state", "out/rows/_delta_log/00000000000000000001.json"
     moments: dict[str, Callable[[], None]] = {
-        "before the first batch": lambda: at(spark_stream.Stream, "_start"),
+        "before the first batch": lambda: at(stream.Stream, "_start"),
         "in a batch": lambda: when(f"{state}/offsets/0"),
         "after a write": lambda: when(written),
         "between batches": lambda: when(f"{state}/commits/0"),
@@ -96,14 +96,14 @@ def prepare(moment: str, store: Any, work: Any, delay: float) -> None:
     write = "write"
     rows = (work, "write_rows")
     moments: dict[str, Callable[[], None]] = {
-        "claim": lambda: at(runs, "take", after=True),
+        "claim": lambda: at(job, "take", after=True),
         "scan": lambda: at(work, "scan", soon(delay)),
         "after the scan": lambda: at(work, "scan", after=True),
         "first patch": lambda: at(Progress, "patch", after=True),
         "inside a calibration": lambda: at(
             Progress, "patch", test=lambda _, p, __: p.kind == "calibrate", nth=2, after=True
         ),
-        "between rounds": lambda: at(runs.Job, "_round", nth=2),
+        "between rounds": lambda: at(job.Job, "_round", nth=2),
         "write of the patches": lambda: at(store, write, soon(delay / 5), test=to("_patches")),
         "after the patches": lambda: at(store, write, test=to("_history")),
         "write of the history": lambda: at(store, write, soon(delay / 5), test=to("_history")),
@@ -119,16 +119,16 @@ def prepare(moment: str, store: Any, work: Any, delay: float) -> None:
 
 
 def run(moment: str, *command: str) -> int:
-    progress.EVERY = progress.SHARE = 0  # every patch is written at once
+    patch_writer.EVERY = patch_writer.SHARE = 0  # every patch is written at once
     if "spark" in command:
-        from redcal_spark.store.spark import SparkStore
-        from redcal_spark.store.spark_work import OnSpark
+        from redcal_spark.backends.spark.backend import OnSpark
+        from redcal_spark.backends.spark.store import SparkStore
 
         if not prepare_stream(moment):
             prepare(moment, SparkStore, OnSpark, 1.5)
     else:
-        from redcal_spark.store.deltars import DeltaRsStore
-        from redcal_spark.work import InMemory
+        from redcal_spark.backends.backend import InMemory
+        from redcal_spark.backends.local.store import DeltaRsStore
 
         prepare(moment, DeltaRsStore, InMemory, 0.02)
     return main(command)

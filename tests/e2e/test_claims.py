@@ -18,10 +18,10 @@ import pytest
 import yaml
 from deltalake import DeltaTable, write_deltalake
 
-from redcal_spark import runs
-from redcal_spark.claim import Claim, Held, _started, is_held, take
-from redcal_spark.ledger import Ledger, RunRow
-from redcal_spark.store.deltars import DeltaRsStore
+from redcal_spark.backends.local.store import DeltaRsStore
+from redcal_spark.runs import job
+from redcal_spark.runs.claim import Claim, Held, _started, is_held, take
+from redcal_spark.runs.ledger import Ledger, RunRow
 from tests.e2e.work import Work, scores
 
 ROOT = Path(__file__).parents[2]
@@ -83,11 +83,11 @@ def test_a_run_that_ends_between_the_look_and_the_claim(
     first: list[dict[str, Any]] = []
 
     def late(*arguments: Any) -> Claim | Held:
-        monkeypatch.setattr(runs, "take", take)
+        monkeypatch.setattr(job, "take", take)
         first.append(delta.ran())
         return take(*arguments)
 
-    monkeypatch.setattr(runs, "take", late)
+    monkeypatch.setattr(job, "take", late)
     assert delta.ran()["unchanged"] is True
     assert [row["run_id"] for row in delta.runs()] == [first[0]["run_id"]]
     assert DeltaTable("out/rows").version() == 0
@@ -127,7 +127,7 @@ def test_a_stopped_process_is_taken_over_and_writes_nothing_when_it_goes_on(delt
         "import os, signal, sys\n"
         "from redcal_spark import runs\n"
         "from redcal_spark.cli import main\n"
-        "write = runs.Job._write_rows\n"
+        "write = job.Job._write_rows\n"
         "def stopped(*a):\n"
         "    os.kill(os.getpid(), signal.SIGSTOP)\n"
         "    return write(*a)\n"

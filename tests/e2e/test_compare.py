@@ -10,10 +10,10 @@ from xml.etree import ElementTree
 import pytest
 
 from redcal_spark import Reconciler
-from redcal_spark.compare import PROCEDURES
-from redcal_spark.splits import ColumnSplit
-from redcal_spark.tables import batches
-from redcal_spark.work import InMemory, ScannedHere
+from redcal_spark.backends.backend import InMemory, ScannedHere
+from redcal_spark.core.arrow import batches
+from redcal_spark.core.splits import ColumnSplit
+from redcal_spark.runs.compare import PROCEDURES
 from tests.e2e.work import CLASSES, LOSSES, Work, scores
 
 ALPHA = 0.08  # Reconcile's own

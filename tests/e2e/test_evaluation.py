@@ -17,7 +17,7 @@ import yaml
 from deltalake import DeltaTable, write_deltalake
 
 from redcal_spark.cli import main
-from redcal_spark.ledger import SCHEMA, cell_digests
+from redcal_spark.runs.ledger import SCHEMA, cell_digests
 from tests.e2e.work import Work, configuration, scores, write
 from tests.tampering import KEYS, change, every_change, every_column, other, read, remove, tamper
 from tests.tampering import write as put
@@ -46,7 +46,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One run, whose tables every test copies."""
     folder = tmp_path_factory.mktemp("ran")
     with inside(folder), pytest.MonkeyPatch.context() as patch:
-        patch.setattr("redcal_spark.work._in_spark", lambda: False)
+        patch.setattr("redcal_spark.backends.backend._in_spark", lambda: False)
         write(scores(200))
         tree = configuration()
         tree["output"]["report"] = None

@@ -14,9 +14,9 @@ import pytest
 from deltalake import write_deltalake
 
 from redcal_spark import ReconciledPair
-from redcal_spark.gather import Piece, each_alone
-from redcal_spark.store.deltars import DeltaRsStore
-from redcal_spark.work import InMemory
+from redcal_spark.backends.backend import InMemory
+from redcal_spark.backends.local.store import DeltaRsStore
+from redcal_spark.core.scan import Piece, each_alone
 from tests.e2e.work import CLASSES, LOSSES, Work, scores, write
 
 STEP = 23  # every so many rows are looked at

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from redcal_spark import ReconciledPair
-from redcal_spark.history import POINTS
-from redcal_spark.patches import PatchLog
-from redcal_spark.splits import HashSplit
+from redcal_spark.core.history import POINTS
+from redcal_spark.core.patches import PatchLog
+from redcal_spark.core.splits import HashSplit
 from tests import oracle
 from tests.e2e.work import CLASSES, LOSSES, Work, problem, scores, split_rows
 from tests.oracle import Problem
@@ -117,7 +117,7 @@ def test_a_calibration_everywhere_has_at_most_200_points(
     work: Work, monkeypatch: pytest.MonkeyPatch, algorithm: str
 ) -> None:
     assert POINTS == 200
-    monkeypatch.setattr("redcal_spark.history.POINTS", 40)  # this calibration is a short one
+    monkeypatch.setattr("redcal_spark.core.history.POINTS", 40)  # this calibration is a short one
     work.tree["reconcile"] |= {"algorithm": algorithm, "beta": 1e-6, "max_steps": 500}
     work.redcal("run")
     work.redcal("export", "-o", "model.json")

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from deltalake import DeltaTable, write_deltalake
 
-from redcal_spark.store.deltars import DeltaRsStore
+from redcal_spark.backends.local.store import DeltaRsStore
 from tests.e2e.work import LOSSES, Work, scores, write
 
 
@@ -93,7 +93,7 @@ def test_another_version_of_the_package_is_another_run(
     work: Work, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     first = mark(work)
-    monkeypatch.setattr(f"redcal_spark.ledger.{name}", 99)
+    monkeypatch.setattr(f"redcal_spark.runs.ledger.{name}", 99)
     assert mark(work) != first
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from redcal_spark.config_file import load_config
-from redcal_spark.runs import Job
-from redcal_spark.store.deltars import DeltaRsStore
-from redcal_spark.work import InMemory
+from redcal_spark.backends.backend import InMemory
+from redcal_spark.backends.local.store import DeltaRsStore
+from redcal_spark.config.load import load_config
+from redcal_spark.runs.job import Job
 from tests.e2e.work import Work, scores, write
 
 ADDED = ["a_reconciled_normalised", "b_reconciled_normalised"]

@@ -17,7 +17,7 @@ import yaml
 from deltalake import DeltaTable, QueryBuilder
 
 from redcal_spark.cli import main
-from redcal_spark.dashboard import METRICS
+from redcal_spark.runs.metrics_table import METRICS
 from tests.e2e.work import LOSSES, Told, Work, scores, write
 
 ROOT = Path(__file__).parents[2]
@@ -127,7 +127,7 @@ def test_failures_are_lines(work: Work, monkeypatch: pytest.MonkeyPatch, verbose
     def broken(*_: object) -> None:
         raise ZeroDivisionError("boom")
 
-    monkeypatch.setattr("redcal_spark.runs.history_table", broken)
+    monkeypatch.setattr("redcal_spark.runs.job.history_table", broken)
     told = work.redcal("run", *options)
     assert told.code == 1
     *_, line = lines(told.err)
@@ -316,7 +316,7 @@ def test_a_failed_run_counts_in_the_ledger_alone(
     def broken(*_: object) -> None:
         raise ZeroDivisionError("boom")
 
-    monkeypatch.setattr("redcal_spark.runs.history_table", broken)
+    monkeypatch.setattr("redcal_spark.runs.job.history_table", broken)
     assert work.redcal("run").code == 1
     [failed] = work.runs()
     assert json.loads(failed["counters"])["rows_scanned"] == 600

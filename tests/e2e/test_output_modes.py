@@ -12,12 +12,12 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from redcal_spark.config_file import load_config
-from redcal_spark.roles import UNKNOWN
-from redcal_spark.runs import Job
-from redcal_spark.store.deltars import DeltaRsStore
-from redcal_spark.store.targets import target_of
-from redcal_spark.work import InMemory
+from redcal_spark.backends.backend import InMemory
+from redcal_spark.backends.local.store import DeltaRsStore
+from redcal_spark.backends.target import target_of
+from redcal_spark.config.load import load_config
+from redcal_spark.core.roles import UNKNOWN
+from redcal_spark.runs.job import Job
 from tests.e2e.test_claims import ended, start
 from tests.e2e.work import Work, scores, write
 

@@ -12,9 +12,9 @@ import pytest
 import yaml
 from deltalake import DeltaTable, write_deltalake
 
-from redcal_spark import progress
-from redcal_spark.ledger import Ledger
-from redcal_spark.store.deltars import DeltaRsStore
+from redcal_spark.backends.local.store import DeltaRsStore
+from redcal_spark.runs import patch_writer
+from redcal_spark.runs.ledger import Ledger
 from tests.e2e.test_resume import killed
 from tests.e2e.work import Work, scores
 
@@ -143,7 +143,7 @@ def test_a_run_that_failed_after_its_rows_were_written_stays(
         raise ZeroDivisionError("boom")
 
     with monkeypatch.context() as patched:
-        patched.setattr("redcal_spark.runs.metrics_table", broken)
+        patched.setattr("redcal_spark.runs.job.metrics_table", broken)
         assert work.redcal("run").code == 1
     failed = work.runs()[0]["run_id"]
     work.ran("fit", "--set", "reconcile.eta=0.02")
@@ -163,9 +163,9 @@ def test_a_pruned_run_is_no_longer_done_or_to_be_resumed(
     def broken(*_: object) -> None:
         raise ZeroDivisionError("boom")
 
-    monkeypatch.setattr(progress, "EVERY", 0)
+    monkeypatch.setattr(patch_writer, "EVERY", 0)
     with monkeypatch.context() as patched:
-        patched.setattr("redcal_spark.runs.history_table", broken)
+        patched.setattr("redcal_spark.runs.job.history_table", broken)
         work.redcal("fit", "--set", "reconcile.eta=0.03")
     failed = work.runs()[-1]
     assert failed["status"] == "failed"
@@ -304,11 +304,11 @@ def test_small_files_are_put_together(three: tuple[Work, list[str]]) -> None:
 
 
 def test_a_run_of_many_writes_leaves_few_files(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "EVERY", 0)
-    monkeypatch.setattr(progress, "SHARE", 0)
+    monkeypatch.setattr(patch_writer, "EVERY", 0)
+    monkeypatch.setattr(patch_writer, "SHARE", 0)
     work.ran()
     count = len(work.redcal("log", "--json").lines)
-    assert count > progress.FILES
+    assert count > patch_writer.FILES
     patches = work.delta("out/rows_patches")
     assert patches.version() > count  # every patch was written, and one commit more
     assert len(patches.file_uris()) == 1

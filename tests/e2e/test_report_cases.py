@@ -11,16 +11,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from redcal_spark.certificate import Certificate, Check
-from redcal_spark.config_file import load_config
-from redcal_spark.intervals import Interval
-from redcal_spark.patches import PatchLog
+from redcal_spark.backends.backend import InMemory
+from redcal_spark.backends.local.store import DeltaRsStore
+from redcal_spark.certificate.certify import Certificate, Check
+from redcal_spark.certificate.intervals import Interval
+from redcal_spark.config.load import load_config
+from redcal_spark.core.patches import PatchLog
 from redcal_spark.report.data import LOSSES as SHOWN
 from redcal_spark.report.data import Report
 from redcal_spark.report.page import render
-from redcal_spark.runs import Job
-from redcal_spark.store.deltars import DeltaRsStore
-from redcal_spark.work import InMemory
+from redcal_spark.runs.job import Job
 from tests.e2e.work import Work, scores, softmax, write
 from tests.report_pages import Element, numbers, read_page
 

@@ -15,8 +15,8 @@ import pytest
 import yaml
 from deltalake import DeltaTable, write_deltalake
 
-from redcal_spark import progress
-from redcal_spark.progress import Progress
+from redcal_spark.runs import patch_writer
+from redcal_spark.runs.patch_writer import Progress
 from tests.e2e.work import Work, scores
 
 ROOT = Path(__file__).parents[2]
@@ -242,8 +242,8 @@ def test_files_that_changed_cannot_be_resumed(work: Work) -> None:
 def test_patches_are_written_as_they_are_found(
     delta: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(progress, "EVERY", 0)
-    monkeypatch.setattr(progress, "SHARE", 0)
+    monkeypatch.setattr(patch_writer, "EVERY", 0)
+    monkeypatch.setattr(patch_writer, "SHARE", 0)
     seen: list[int] = []
     patch = Progress.patch
 
@@ -291,7 +291,7 @@ def test_the_same_patches_twice_are_one_log(delta: Work) -> None:
 def test_a_lost_claim_stops_a_run_before_it_writes(
     delta: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from redcal_spark.work import InMemory
+    from redcal_spark.backends.backend import InMemory
 
     scan = InMemory.scan
 

@@ -324,7 +324,7 @@ def test_a_link_in_place_of_a_half_made_table_is_not_followed(
 ) -> None:
     """Who knows the run's id could lead its rows elsewhere."""
     monkeypatch.setattr("secrets.token_hex", lambda count=8: "0" * 2 * count)
-    monkeypatch.setattr("redcal_spark.ledger.datetime", _Still)
+    monkeypatch.setattr("redcal_spark.runs.ledger.datetime", _Still)
     Path("elsewhere").mkdir()
     Path("out").mkdir()
     made_beside = [name for name in TABLES if name != "rows_runs"]  # the ledger is made in place
@@ -462,10 +462,10 @@ def test_yaml_bombs_are_refused_quickly(name: str, work: Work) -> None:
 
 
 def test_yaml_is_read_with_the_safe_loader_only() -> None:
-    from redcal_spark import config_yaml
+    from redcal_spark.config import yaml_reader
 
-    assert issubclass(config_yaml._Loader, yaml.SafeLoader)
-    made = config_yaml._Loader.yaml_constructors
+    assert issubclass(yaml_reader._Loader, yaml.SafeLoader)
+    made = yaml_reader._Loader.yaml_constructors
     assert {tag for tag in made if tag and "python" in tag} == set()
 
 

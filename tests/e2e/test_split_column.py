@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from redcal_spark.splits import HashSplit
+from redcal_spark.core.splits import HashSplit
 from tests.e2e.work import Work, scores, write
 
 ROLE = {"train": "fit", "test": "holdout", "later": "none"}

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from redcal_spark.backends.local.files import FileTable
+from redcal_spark.backends.local.store import DeltaRsStore
+from redcal_spark.backends.store import Commit, Mode
+from redcal_spark.backends.target import Target
 from redcal_spark.errors import InputError, RunError
-from redcal_spark.store.base import Commit, Mode
-from redcal_spark.store.deltars import DeltaRsStore
-from redcal_spark.store.files import FileTable
-from redcal_spark.store.targets import Target
 from tests.e2e.work import Work, scores, write
 
 ROWS = """

@@ -12,7 +12,7 @@ import pytest
 from deltalake import write_deltalake
 
 from redcal_spark import ReconciledPair, Reconciler
-from redcal_spark.certificate import Certificate
+from redcal_spark.certificate.certify import Certificate
 from tests import oracle
 from tests.e2e.work import CLASSES, LOSSES, Work, problem, scores, split_rows, write
 

@@ -98,7 +98,7 @@ def test_unpacked_by_nobody(wheel: Path, folder: Path, tmp_path: Path) -> None:
     assert "</html>" in Path(page).read_text("utf-8")
     sends = """
 import zipfile, redcal_spark
-from redcal_spark.engines.spark_package import archive
+from redcal_spark.backends.spark.ship import archive
 print(redcal_spark.__file__, *sorted(zipfile.ZipFile(archive()).namelist()), sep="\\n")
 """
     place, *sent = run([str(python), "-c", sends], folder, env=env).stdout.split()

@@ -13,9 +13,9 @@ import sys
 
 from delta import configure_spark_with_delta_pip
 
-from redcal_spark import progress
+from redcal_spark.backends.spark.session import LOCAL
 from redcal_spark.cli import main
-from redcal_spark.session import LOCAL
+from redcal_spark.runs import patch_writer
 from tests.backends import ON_CLUSTER, cluster_session, stopped
 
 SETTINGS = (
@@ -36,7 +36,7 @@ SETTINGS = (
 def serve(url: str, python: str, address: str) -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    progress.EVERY, progress.SHARE = 0.5, 1  # a short run leaves something to go on from
+    patch_writer.EVERY, patch_writer.SHARE = 0.5, 1  # a short run leaves something to go on from
     made = cluster_session(url, python, SETTINGS, address, configure_spark_with_delta_pip)
     with stopped(made):
         print("ready", file=answers, flush=True)

@@ -87,7 +87,9 @@ class Driver:
 def fetch_jars() -> None:
     """Delta's, unless this user has them: a network namespace leads nowhere."""
     if not any(Path.home().glob(".ivy2*/jars/io.delta_delta-spark_*.jar")):
-        script = "from redcal_spark.session import local_session; local_session().stop()"
+        script = (
+            "from redcal_spark.backends.spark.session import local_session; local_session().stop()"
+        )
         env = os.environ | {"PYTHONPATH": str(ROOT)}
         subprocess.run([sys.executable, "-c", script], env=env, check=True, timeout=300)
 

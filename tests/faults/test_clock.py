@@ -13,10 +13,10 @@ import pytest
 import yaml
 from deltalake import DeltaTable, write_deltalake
 
-from redcal_spark.claim import Claim, Held, take
+from redcal_spark.backends.local.store import DeltaRsStore
 from redcal_spark.errors import RunError
-from redcal_spark.ledger import Ledger, RunRow
-from redcal_spark.store.deltars import DeltaRsStore
+from redcal_spark.runs.claim import Claim, Held, take
+from redcal_spark.runs.ledger import Ledger, RunRow
 from tests.e2e.test_resume import outcome
 from tests.e2e.work import Told, Work, scores
 from tests.faults import clock
@@ -97,7 +97,7 @@ def test_a_lost_claim_is_noticed_though_the_clock_stands(
     """By its own clock the process was heard of just now, or will be; it must look all the same."""
     (tmp_path / "clock").write_text("0", "utf-8")
     monkeypatch.setenv(clock.FILE, str(tmp_path / "clock"))
-    monkeypatch.setattr("redcal_spark.claim.datetime", clock.Clock)
+    monkeypatch.setattr("redcal_spark.runs.claim.datetime", clock.Clock)
     ledger, lease = Ledger(DeltaRsStore(), str(tmp_path / "runs")), timedelta(seconds=2)
     fresh = RunRow.new(fingerprint="f", config_digest="c", command="run")
     claim = take(ledger, fresh, lease)

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from redcal_spark.engines.spark_scratch import Scratch
+from redcal_spark.backends.spark.scratch import Scratch
 from tests.e2e.test_resume import outcome
 from tests.e2e.work import Work, scores
 from tests.faults.conftest import Disk

@@ -110,7 +110,7 @@ def test_the_same_process_may_try_again(
     target: tuple[Work, Disk], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It could not even write that its run had failed, and still has the process's number."""
-    from redcal_spark.work import InMemory
+    from redcal_spark.backends.backend import InMemory
 
     work, small = target
     write_rows = InMemory.write_rows

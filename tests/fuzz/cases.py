@@ -9,8 +9,8 @@ import yaml
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from redcal_spark.config import Engine, Input, Output, Reconcile
-from redcal_spark.config_base import Section
+from redcal_spark.config.schema import Engine, Input, Output, Reconcile
+from redcal_spark.config.section import Section
 from tests.fuzz import base
 from tests.fuzz.harness import Case
 from tests.fuzz.mutations import (

@@ -95,7 +95,7 @@ def main(folder: Path, command: str) -> None:
     confined = confine(place, os.devnull, "/proc/self/clear_refs")
     module, name = command.split(":")
     run = getattr(import_module(module), name)
-    import_module("redcal_spark.store.spark_work")  # takes seconds, which no case shall be charged
+    import_module("redcal_spark.backends.spark.backend")  # seconds that no case shall be charged
 
     watch = Watch(place)
     _answer(answers, {"confined": confined})
@@ -199,9 +199,9 @@ def _beside(table: str) -> str:
 
 def _outputs(arguments: list[str]) -> list[str]:
     """The tables that the command may write: none if its configuration is refused."""
-    from redcal_spark.config_file import load_config
+    from redcal_spark.config.load import load_config
     from redcal_spark.errors import RedcalError
-    from redcal_spark.report.files import path_on_demand
+    from redcal_spark.report.write import path_on_demand
 
     if arguments[:1] and arguments[0] not in ("run", "fit", "apply", "resume", "report"):
         return []

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from redcal_spark import ReconciledPair
-from redcal_spark.blocks import Block
-from redcal_spark.metrics import Metrics, brier_sum, measure
+from redcal_spark.core.blocks import Block
+from redcal_spark.core.metrics import Metrics, brier_sum, measure
 from tests import oracle
 from tests.helpers import Array, check_brier, fit, fitted, quietly, reconciler, same_as
 from tests.oracle import ALGORITHMS, ONE

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redcal_spark.engines import local
+from redcal_spark.backends.local import engine
 from tests import problems
 from tests.helpers import DRAWN, apply, cuts, fit, fit_blocks, log_of, reordered
 from tests.oracle import ALGORITHMS, Problem
@@ -58,7 +58,7 @@ def test_blocks_and_threads_give_the_same_log(seed: int) -> None:
 def test_an_event_patched_by_several_threads(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     problem = numbered(seed)
     expected = log_of(fit(problem, threads=1))
-    monkeypatch.setattr(local, "WORTH_A_THREAD", 1)
+    monkeypatch.setattr(engine, "WORTH_A_THREAD", 1)
     sizes = [3] * (len(problem.f1) // 3)
     assert log_of(fit_blocks(problem, sizes, threads=3)) == expected
 

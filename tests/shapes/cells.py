@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from redcal_spark.pair import ReconciledPair
-from redcal_spark.patches import PatchLog
-from redcal_spark.reconciler import Reconciler
-from redcal_spark.records import log_of
+from redcal_spark.core.patches import PatchLog
+from redcal_spark.model.pair import ReconciledPair
+from redcal_spark.model.reconciler import Reconciler
+from redcal_spark.runs.tables import log_of
 from tests.e2e.work import Told, Work
 from tests.shapes import rows
 from tests.shapes.make import Maker, collected, compared

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from redcal_spark.config_file import load_config
-from redcal_spark.runs import Job
+from redcal_spark.config.load import load_config
+from redcal_spark.runs.job import Job
 from tests.shapes.cells import Bench, as_written, plain, reconciler, refusal, same_rows
 from tests.shapes.make import collected
 from tests.shapes.page import PAGE, text
@@ -86,7 +86,7 @@ def test_read_by_the_local_engine(bench: Bench, shape: Shape) -> None:
 @SHAPE
 def test_read_by_spark(bench: Bench, shape: Shape, spark: Any) -> None:
     """Checked, fitted and applied; whether the outputs can be written is a test of its own."""
-    from redcal_spark.store.spark_work import OnSpark
+    from redcal_spark.backends.spark.backend import OnSpark
 
     bench.reads(shape, "spark")
     told = bench.redcal("check", "--json")

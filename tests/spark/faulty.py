@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import pytest
 
-from redcal_spark.engines import spark_blocks, spark_scan
+from redcal_spark.backends.spark import scan, stored_blocks
 
 Fault = Literal["raise", "kill worker", "kill executor", "slow"]
 
@@ -62,7 +62,7 @@ class Faults:
     def __call__(self, name: str, fault: Fault, number: int = 0) -> Path:
         """name: ScanTask, AskTask or KeepTask. The file exists once the fault happened."""
         marker = self._folder / f"{name}-{fault.replace(' ', '-')}"
-        owner = spark_scan if hasattr(spark_scan, name) else spark_blocks
+        owner = scan if hasattr(scan, name) else stored_blocks
         plain, made = getattr(owner, name), [0]
 
         def make(*arguments: Any) -> Any:

@@ -14,8 +14,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.errors import AnalysisException
 
+from redcal_spark.backends.spark.session import active_session, get_session
 from redcal_spark.demo import SCHEMA, patients
-from redcal_spark.session import active_session, get_session
 from tests import wheels
 from tests.contract.cases import bits, expected, made, table
 from tests.e2e.test_resume import outcome

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from redcal_spark.session import local_session
+from redcal_spark.backends.spark.session import local_session
 from tests.backends import stopped
 
 SERVICE = "org.apache.spark.sql.connect.service.SparkConnectService$"  # a Scala object

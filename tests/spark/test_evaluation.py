@@ -15,13 +15,13 @@ import pytest
 import yaml
 from deltalake import DeltaTable, write_deltalake
 
-from redcal_spark.config_file import load_config
-from redcal_spark.evaluation import evaluate
-from redcal_spark.runs import Job
-from redcal_spark.store.deltars import DeltaRsStore
-from redcal_spark.store.spark_work import OnSpark
-from redcal_spark.terminal_evaluation import evaluation_json
-from redcal_spark.work import InMemory
+from redcal_spark.backends.backend import InMemory
+from redcal_spark.backends.local.store import DeltaRsStore
+from redcal_spark.backends.spark.backend import OnSpark
+from redcal_spark.cli.evaluation_table import evaluation_json
+from redcal_spark.config.load import load_config
+from redcal_spark.runs.evaluation.evaluate import evaluate
+from redcal_spark.runs.job import Job
 from tests.e2e.work import configuration, scores, write
 from tests.spark.test_runs import lake  # noqa: F401
 from tests.spark.test_stream import River, river  # noqa: F401

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from redcal_spark.engines.spark_scratch import Scratch
-from redcal_spark.store.base import Commit
-from redcal_spark.store.spark import SparkStore
+from redcal_spark.backends.spark.scratch import Scratch
+from redcal_spark.backends.spark.store import SparkStore
+from redcal_spark.backends.store import Commit
 from tests.e2e.work import Work, scores
 
 KEPT = pa.table({"run_id": ["a", "b", "a", "it's `c`"], "x": pa.array([1, 2, 3, 4], pa.int64())})

@@ -9,7 +9,7 @@ import pytest
 from deltalake import write_deltalake
 
 from redcal_spark import ReconciledPair
-from redcal_spark.ledger import digest
+from redcal_spark.runs.ledger import digest
 from tests.e2e.test_split_column import by_fold, roles
 from tests.e2e.work import scores
 from tests.spark.test_runs import Lake, lake

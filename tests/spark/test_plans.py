@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
-from redcal_spark.engines.spark import SparkEngine
-from redcal_spark.engines.spark_blocks import Stored
-from redcal_spark.engines.spark_scratch import Scratch
-from redcal_spark.patches import Patch
+from redcal_spark.backends.spark.engine import SparkEngine
+from redcal_spark.backends.spark.scratch import Scratch
+from redcal_spark.backends.spark.stored_blocks import Stored
+from redcal_spark.core.patches import Patch
 from tests.contract.cases import expected, made, table
 from tests.helpers import log_of, quietly, reconciler
 
@@ -158,7 +158,7 @@ class Steps:
         with quietly():
             model = reconciler(problem, scratch=scratch, driver_budget=0)
             frame = spark.createDataFrame(table(problem).slice(0, 50))
-            from redcal_spark.engines.spark_frames import layout_of, scan_frame
+            from redcal_spark.backends.spark.frames import layout_of, scan_frame
 
             layout = layout_of(frame, model.columns, 2)
             self.scratch = Scratch(spark, scratch)

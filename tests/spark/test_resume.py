@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from redcal_spark.engines.spark_blocks import Stored
-from redcal_spark.engines.spark_frames import layout_of, scan_frame
-from redcal_spark.engines.spark_scratch import Scratch
+from redcal_spark.backends.spark.frames import layout_of, scan_frame
+from redcal_spark.backends.spark.scratch import Scratch
+from redcal_spark.backends.spark.stored_blocks import Stored
 from tests.contract.cases import expected, made, table
 from tests.helpers import log_of, prefix, quietly, reconciler
 

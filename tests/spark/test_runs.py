@@ -12,9 +12,9 @@ import pytest
 import yaml
 from deltalake import DeltaTable, write_deltalake
 
-from redcal_spark.runs import Job
-from redcal_spark.store.spark import SparkStore
-from redcal_spark.store.spark_work import OnSpark
+from redcal_spark.backends.spark.backend import OnSpark
+from redcal_spark.backends.spark.store import SparkStore
+from redcal_spark.runs.job import Job
 from tests import backends
 from tests.e2e.test_resume import MOMENTS, killed, outcome
 from tests.e2e.work import Told, Work, scores
@@ -139,15 +139,15 @@ def test_an_upstream_writer_changes_nothing(lake: Lake, monkeypatch: pytest.Monk
     "place", ["inside a calibration", "after the scan", "before the rows", "after the rows"]
 )
 def test_a_failure_is_resumed(lake: Lake, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
-    from redcal_spark import progress
-    from redcal_spark.progress import Progress
+    from redcal_spark.runs import patch_writer
+    from redcal_spark.runs.patch_writer import Progress
 
     lake.tree["reconcile"]["eta"] = 0.05  # a few patches: every one is a commit here
     whole = lake.ran_on("spark")
     expected = outcome()
     lake.tree["output"]["table"] = "second/out/rows"
-    monkeypatch.setattr(progress, "EVERY", 0)
-    monkeypatch.setattr(progress, "SHARE", 0)
+    monkeypatch.setattr(patch_writer, "EVERY", 0)
+    monkeypatch.setattr(patch_writer, "SHARE", 0)
     owner, name, nth, after = {
         "after the scan": (Job, "_finish", 1, False),
         "inside a calibration": (Progress, "patch", 2, True),

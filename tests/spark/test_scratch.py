@@ -13,14 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from redcal_spark.engines import scratch as places
-from redcal_spark.engines import spark_blocks
-from redcal_spark.engines.spark import SparkEngine
-from redcal_spark.engines.spark_scratch import Scratch
+from redcal_spark.backends.spark import scratch_folders as places
+from redcal_spark.backends.spark import stored_blocks
+from redcal_spark.backends.spark.engine import SparkEngine
+from redcal_spark.backends.spark.scratch import Scratch
+from redcal_spark.backends.spark.tasks import DDL
+from redcal_spark.backends.spark.tasks import SCHEMA as SCHEMA_OF_BLOCKS
+from redcal_spark.core.packing import pack_block, unpack_block
 from redcal_spark.errors import RunError, UsageError
-from redcal_spark.packing import pack_block, unpack_block
-from redcal_spark.tasks import DDL
-from redcal_spark.tasks import SCHEMA as SCHEMA_OF_BLOCKS
 from tests.contract.cases import expected, made, table
 from tests.helpers import block_of, log_of, quietly, reconciler, refused
 
@@ -61,7 +61,7 @@ def test_removed_after_a_failed_task(
 
         return run
 
-    monkeypatch.setattr(spark_blocks, "KeepTask", bad)
+    monkeypatch.setattr(stored_blocks, "KeepTask", bad)
     with pytest.raises(Exception, match="on purpose"):
         fit(spark, scratch)
     assert os.listdir(scratch) == []

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from redcal_spark.backends.local.store import DeltaRsStore
+from redcal_spark.backends.spark.store import SparkStore
+from redcal_spark.backends.store import Commit
+from redcal_spark.backends.target import Target
 from redcal_spark.errors import RedcalError, UsageError
-from redcal_spark.store.base import Commit
-from redcal_spark.store.deltars import DeltaRsStore
-from redcal_spark.store.spark import SparkStore
-from redcal_spark.store.targets import Target
 
 COMMIT = Commit("run-1", "print-1")
 # Spark's Delta takes no " ,;{}()\n\t=" in names of columns, and says so beforehand.

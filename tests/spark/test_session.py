@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from redcal_spark.backends.spark.session import active_session, get_session, local_session
 from redcal_spark.errors import UsageError
-from redcal_spark.session import active_session, get_session, local_session
 from tests import backends
 from tests.helpers import refused
 
@@ -50,8 +50,8 @@ def test_on_databricks_the_session_is_taken_as_it_is(
 
     monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "client.4")
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")  # as on a classic cluster
-    monkeypatch.setattr("redcal_spark.session.active_session", lambda: None)
-    monkeypatch.setattr("redcal_spark.session.local_session", changed)
+    monkeypatch.setattr("redcal_spark.backends.spark.session.active_session", lambda: None)
+    monkeypatch.setattr("redcal_spark.backends.spark.session.local_session", changed)
     monkeypatch.setattr(type(spark).Builder, "config", changed)
     assert get_session() is spark
 
@@ -89,7 +89,7 @@ def test_no_such_server() -> None:
     done = script(
         """
 from redcal_spark.errors import RunError
-from redcal_spark.session import get_session
+from redcal_spark.backends.spark.session import get_session
 try:
     get_session()
 except RunError as err:
@@ -107,7 +107,7 @@ def test_a_server_that_does_not_answer() -> None:
     port = backends.free_port()
     done = script(
         """
-from redcal_spark import session
+from redcal_spark.backends.spark import session
 from redcal_spark.cli import main
 assert session.PATIENCE <= 30
 session.PATIENCE = 2.0
@@ -134,7 +134,7 @@ def test_no_jars(tmp_path: Path) -> None:
     )
     done = script(f"""
 from redcal_spark.errors import RunError
-from redcal_spark.session import local_session
+from redcal_spark.backends.spark.session import local_session
 settings = {{"spark.jars.ivySettings": "{tmp_path}/ivysettings.xml"}}
 try:
     local_session(**settings, **{{"spark.jars.ivy": "{tmp_path}/ivy"}})
@@ -154,7 +154,7 @@ def test_a_whole_fit_is_quiet_and_leaves_nothing_behind(tmp_path: Path) -> None:
     done = script(
         """
 import os, sys
-from redcal_spark.session import get_session
+from redcal_spark.backends.spark.session import get_session
 from tests.contract.cases import made, table
 from tests.helpers import quietly, reconciler
 

@@ -17,13 +17,13 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import redcal_spark
+from redcal_spark.backends.local.store import DeltaRsStore
+from redcal_spark.backends.spark.merge import USER_METADATA
+from redcal_spark.backends.spark.store import SparkStore
+from redcal_spark.backends.spark.tables import Place
+from redcal_spark.backends.store import Commit
+from redcal_spark.backends.target import Target
 from redcal_spark.errors import InputError, RunError, UsageError
-from redcal_spark.store.base import Commit
-from redcal_spark.store.deltars import DeltaRsStore
-from redcal_spark.store.spark import SparkStore
-from redcal_spark.store.spark_merge import USER_METADATA
-from redcal_spark.store.spark_tables import Place
-from redcal_spark.store.targets import Target
 from tests.helpers import refused
 from tests.spark.test_plans import forbidden
 

@@ -19,10 +19,10 @@ import yaml
 from deltalake import DeltaTable, write_deltalake
 
 from redcal_spark import ReconciledPair
-from redcal_spark.config_file import load_config
+from redcal_spark.backends.spark.backend import OnSpark
+from redcal_spark.config.load import load_config
 from redcal_spark.errors import InputError
-from redcal_spark.store.spark_work import OnSpark
-from redcal_spark.streams import StreamJob
+from redcal_spark.runs.stream import StreamJob
 from tests import backends
 from tests.e2e.test_resume import killed
 from tests.e2e.work import Told, scores

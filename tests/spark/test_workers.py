@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from redcal_spark.engines import spark_frames, spark_scan
+from redcal_spark.backends.spark import frames, scan
 from redcal_spark.errors import UsageError
-from redcal_spark.pair import ReconciledPair
+from redcal_spark.model.pair import ReconciledPair
 from tests import backends
 from tests.e2e.work import Told, scores
 from tests.helpers import quietly
@@ -51,7 +51,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, fail: Callable[[], None]) -> None:
 
         return make
 
-    for owner, name in ((spark_scan, "ScanTask"), (spark_frames, "ApplyTask")):
+    for owner, name in ((scan, "ScanTask"), (frames, "ApplyTask")):
         monkeypatch.setattr(owner, name, made(getattr(owner, name)))
 
 

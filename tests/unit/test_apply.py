@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from redcal_spark import ReconciledPair, Reconciler
-from redcal_spark.columns import Columns, plan
+from redcal_spark.core.columns import Columns, plan
+from redcal_spark.core.reading import Problems
 from redcal_spark.errors import InputError
-from redcal_spark.readings import Problems
 from tests.helpers import refused
 
 # Rows 0 and 1: the models disagree, and model 2 is right. Rows 2 and 3: they agree.

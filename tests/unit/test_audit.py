@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from redcal_spark import metrics as metrics_module
-from redcal_spark.audit import Auditor, audit, calibration_margin, cost_margin
-from redcal_spark.gather import Gathered
-from redcal_spark.metrics import Metrics
-from redcal_spark.packing import pack_gathered, unpack_gathered
-from redcal_spark.tasks import ScanTask
-from redcal_spark.terminal_audit import audit_tables
+from redcal_spark.backends.spark.tasks import ScanTask
+from redcal_spark.cli.tables import audit_tables
+from redcal_spark.core import metrics as metrics_module
+from redcal_spark.core.metrics import Metrics
+from redcal_spark.core.packing import pack_gathered, unpack_gathered
+from redcal_spark.core.scan import Gathered
+from redcal_spark.model.audit import Auditor, audit, calibration_margin, cost_margin
 from tests import oracle, problems
 from tests.helpers import batches_of, cuts, fit, gathered, log_of, quietly, reconciler
 from tests.oracle import ALGORITHMS, ONE, Problem

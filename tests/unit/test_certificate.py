@@ -17,15 +17,15 @@ from typing import Any
 import pytest
 
 from redcal_spark import ReconciledPair
-from redcal_spark.certificate import Certificate, Check, Number, Root, certify
+from redcal_spark.certificate.certify import Certificate, Check, Number, Root, certify
+from redcal_spark.certificate.exact_numbers import compare, number_of, text_of
+from redcal_spark.certificate.patch_checks import recheck
+from redcal_spark.certificate.sample_size import rows_needed
+from redcal_spark.core.history import Holdout, Point, history
+from redcal_spark.core.metrics import Totals
+from redcal_spark.core.patches import PatchLog
+from redcal_spark.core.scan import Gathered
 from redcal_spark.errors import ModelFileError
-from redcal_spark.exact_numbers import compare, number_of, text_of
-from redcal_spark.gather import Gathered
-from redcal_spark.history import Holdout, Point, history
-from redcal_spark.metrics import Totals
-from redcal_spark.patches import PatchLog
-from redcal_spark.recheck import recheck
-from redcal_spark.sample_size import rows_needed
 from tests import oracle, problems
 from tests.helpers import gathered, refused
 from tests.oracle import ALGORITHMS, ONE, Grid, Problem

@@ -14,10 +14,10 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from redcal_spark import config as models
-from redcal_spark.config import Config, Engine, Input, Output, json_schema
-from redcal_spark.config_base import Section
-from redcal_spark.config_file import config_from_tree, load_config
+from redcal_spark.config import schema as models
+from redcal_spark.config.load import config_from_tree, load_config
+from redcal_spark.config.schema import Config, Engine, Input, Output, json_schema
+from redcal_spark.config.section import Section
 from redcal_spark.errors import UsageError
 
 CONF = Path(__file__).parents[2] / "conf"
@@ -910,7 +910,8 @@ def test_the_reference_shows_the_defaults() -> None:
 
 def test_the_schema_is_up_to_date() -> None:
     command = (
-        "python -c 'from redcal_spark.config import json_schema; print(json_schema(), end=\"\")'"
+        "python -c 'from redcal_spark.config.schema import json_schema; "
+        'print(json_schema(), end="")\''
         " > conf/schema.json"
     )
     assert (CONF / "schema.json").read_text() == json_schema(), f"run: {command}"

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from redcal_spark import ReconciledPair, Reconciler
+from redcal_spark.core.losses import Loss, LossFamily
 from redcal_spark.errors import UsageError
-from redcal_spark.losses import Loss, LossFamily
 from tests.helpers import refused
 
 ACTIONS, CLASSES = ("wait", "treat"), ("well", "sick")

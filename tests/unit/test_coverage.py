@@ -19,13 +19,13 @@ import pyarrow as pa
 import pytest
 
 from redcal_spark import ReconciledPair, Reconciler
-from redcal_spark.certificate import Certificate
-from redcal_spark.fixed_point import ONE
-from redcal_spark.gather import Gathered
-from redcal_spark.history import Holdout, Point, history
-from redcal_spark.intervals import Level
-from redcal_spark.paired import Moments, Range
-from redcal_spark.verdict import verdict
+from redcal_spark.certificate.certify import Certificate
+from redcal_spark.certificate.intervals import Level
+from redcal_spark.core.fixed_point import ONE
+from redcal_spark.core.history import Holdout, Point, history
+from redcal_spark.core.paired import Moments, Range
+from redcal_spark.core.scan import Gathered
+from redcal_spark.model.verdict import verdict
 
 Floats = npt.NDArray[np.float64]
 

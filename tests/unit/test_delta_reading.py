@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from redcal_spark.backends.delta_protocol import UnsupportedTable
+from redcal_spark.backends.local import files
+from redcal_spark.backends.local.delta_columns import StoredColumns
+from redcal_spark.backends.local.store import DeltaRsStore
+from redcal_spark.backends.store import Commit
+from redcal_spark.backends.target import Target
 from redcal_spark.errors import InputError, RedcalError, RunError, UsageError
-from redcal_spark.store import files
-from redcal_spark.store.base import Commit
-from redcal_spark.store.delta_columns import StoredColumns
-from redcal_spark.store.delta_protocol import UnsupportedTable
-from redcal_spark.store.deltars import DeltaRsStore
-from redcal_spark.store.targets import Target
 from tests.delta_logs import (
     array_of,
     column,

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from redcal_spark.algorithms.decision_calibration import largest_above
 from redcal_spark.algorithms.redcal import more_wrong
-from redcal_spark.events import Disagreement
-from redcal_spark.fixed_point import (
+from redcal_spark.core.events import Disagreement
+from redcal_spark.core.fixed_point import (
     MAX_CLASSES,
     ONE,
     exact,
@@ -25,9 +25,9 @@ from redcal_spark.fixed_point import (
     sum_of_squares,
     to_grid,
 )
-from redcal_spark.losses import Loss
-from redcal_spark.metrics import brier_sum
-from redcal_spark.statistics import Sums
+from redcal_spark.core.losses import Loss
+from redcal_spark.core.metrics import brier_sum
+from redcal_spark.core.sums import Sums
 from tests import oracle
 from tests.helpers import DRAWN, squared_error
 

@@ -17,13 +17,13 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
+from redcal_spark.backends.local.store import DeltaRsStore
 from redcal_spark.cli import main
-from redcal_spark.columns import Columns
+from redcal_spark.cli.streams import printable
+from redcal_spark.core.columns import Columns
+from redcal_spark.core.losses import LossFamily
+from redcal_spark.core.output_columns import OutputNames
 from redcal_spark.errors import InputError, RunError
-from redcal_spark.losses import LossFamily
-from redcal_spark.output import OutputNames
-from redcal_spark.screen import printable
-from redcal_spark.store.deltars import DeltaRsStore
 from tests.fuzz import base
 from tests.helpers import refused
 
@@ -118,7 +118,7 @@ def test_a_panic_while_writing_is_a_failed_run(tmp_path: Path) -> None:
         raise Panic("gave up")
 
     store, table = DeltaRsStore(), pa.table({"a": [1]})
-    from redcal_spark.store.base import Commit
+    from redcal_spark.backends.store import Commit
 
     name = str(tmp_path / "t")
     told = refused(

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from redcal_spark import Reconciler
-from redcal_spark.certificate import certify
+from redcal_spark.certificate.certify import certify
+from redcal_spark.core.history import Point, history
+from redcal_spark.core.losses import LossFamily
+from redcal_spark.core.metrics import Totals
+from redcal_spark.core.parameters import Parameters, auto_beta
 from redcal_spark.errors import UsageError
-from redcal_spark.guard import best_prefix, beta_warning, cut, mean_loss, warning
-from redcal_spark.history import Point, history
-from redcal_spark.losses import LossFamily
-from redcal_spark.metrics import Totals
-from redcal_spark.pair import ReconciledPair
-from redcal_spark.parameters import Parameters, auto_beta
+from redcal_spark.model.guard import best_prefix, beta_warning, cut, mean_loss, warning
+from redcal_spark.model.pair import ReconciledPair
 from tests import oracle, problems
 from tests.helpers import gathered, prefix, refused
 from tests.oracle import ALGORITHMS, ONE, Problem

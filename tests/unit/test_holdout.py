@@ -14,17 +14,17 @@ import numpy as np
 import pytest
 
 from redcal_spark import ReconciledPair
-from redcal_spark.blocks import Block
-from redcal_spark.certificate import Certificate, Check, certify
-from redcal_spark.history import Holdout, Measured, Point, added, history, points, segments
-from redcal_spark.intervals import Interval, Level
-from redcal_spark.kernel import Rows, Rules
-from redcal_spark.losses import Loss, LossFamily
-from redcal_spark.metrics import measure
-from redcal_spark.packing import pack_block, unpack_changes
-from redcal_spark.paired import Moments, Paired, Range, brier_ranges
-from redcal_spark.patches import Patch
-from redcal_spark.tasks import HistoryTask, row
+from redcal_spark.backends.spark.tasks import HistoryTask, row
+from redcal_spark.certificate.certify import Certificate, Check, certify
+from redcal_spark.certificate.intervals import Interval, Level
+from redcal_spark.core.blocks import Block
+from redcal_spark.core.history import Holdout, Measured, Point, added, history, points, segments
+from redcal_spark.core.kernel import Rows, Rules
+from redcal_spark.core.losses import Loss, LossFamily
+from redcal_spark.core.metrics import measure
+from redcal_spark.core.packing import pack_block, unpack_changes
+from redcal_spark.core.paired import Moments, Paired, Range, brier_ranges
+from redcal_spark.core.patches import Patch
 from tests import oracle, problems
 from tests.helpers import gathered
 from tests.oracle import ALGORITHMS, ONE, Problem

@@ -18,14 +18,14 @@ import pytest
 from deltalake import write_deltalake
 
 from redcal_spark import Reconciler
-from redcal_spark.config_file import config_from_tree
+from redcal_spark.backends.backend import InMemory
+from redcal_spark.backends.inputs import open_input
+from redcal_spark.backends.local.store import DeltaRsStore
+from redcal_spark.config.load import config_from_tree
+from redcal_spark.core.patches import Patch
 from redcal_spark.errors import InputError, JoinWarning
-from redcal_spark.outcome import Listener, Outcome
-from redcal_spark.patches import Patch
-from redcal_spark.runs import Job
-from redcal_spark.store.deltars import DeltaRsStore
-from redcal_spark.store.inputs import open_input
-from redcal_spark.work import InMemory
+from redcal_spark.runs.job import Job
+from redcal_spark.runs.outcome import Listener, Outcome
 from tests.helpers import refused
 
 N, D = 400, 3

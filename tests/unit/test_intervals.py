@@ -11,7 +11,7 @@ from random import Random
 import pytest
 from scipy import stats
 
-from redcal_spark.intervals import BINOMIAL, HOEFFDING, Interval, binomial, bounded_mean
+from redcal_spark.certificate.intervals import BINOMIAL, HOEFFDING, Interval, binomial, bounded_mean
 
 LARGE = [
     (k, n)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from redcal_spark import ReconciledPair
-from redcal_spark.metrics import Metrics
-from redcal_spark.reconciler import Reconciler
+from redcal_spark.core.metrics import Metrics
+from redcal_spark.model.reconciler import Reconciler
 from tests import oracle, problems
 from tests.helpers import fit, fitted, gathered, log_of, with_scores
 from tests.oracle import FIELDS, ONE, Grid, Patch, Problem

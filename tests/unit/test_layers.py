@@ -1,4 +1,4 @@
-"""Imports prove the layers: what each module may import, read from its source."""
+"""The floor plan, proved from the imports: one direction, and who may import what."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from fnmatch import fnmatch
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -18,149 +17,68 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGE = "redcal_spark"
 
-CONFIG = frozenset({"config_base", "config_yaml", "config", "config_file"})
-
-# From bottom to top. A module may import those of its own layer, but not in a circle, and those
-# below. A folder counts as one module.
-LAYERS: tuple[Iterable[str], ...] = (
-    ("errors", "redaction", "counters", "folder", "settings", "signals", "whole", "cells"),
-    ("fixed_point", "room"),
-    ("parameters",),
-    ("costs", "losses", "events", "patches", "blocks"),
-    ("kernel", "columns", "readings", "multiset"),
-    ("statistics", "paired", "splits", "roles", "normalised", "output", "parallel", "differences"),
-    ("metrics",),
-    ("gather", "history", "tables"),
-    ("packing",),
-    ("tasks",),
-    ("engines", "algorithms", "session"),
-    (
-        "checks",
-        "consistency",
-        "exact_numbers",
-        "intervals",
-        "log_checks",
-        "recheck",
-        "paired_checks",
-    ),
-    ("case", "guarantees", "judging", "sample_size"),
-    ("certificate", "explain", "journey"),
-    ("pair",),
-    ("guard", "reconciler"),
-    CONFIG,
-    ("store",),
-    ("ledger", "records", "dashboard"),
-    ("claim", "past", "progress"),
-    ("audit", "demo", "outcome", "work"),
-    ("verdict",),
-    ("accounts",),
-    ("runs",),
-    ("findings", "redone"),
-    ("row_checks", "side_checks", "ledger_checks", "models"),
-    ("evaluation",),
-    ("screen", "logs", "alerts"),
-    ("compare", "report", "terminal"),
-    ("compare_chart", "lookup", "prune", "streams", "terminal_audit", "terminal_compare"),
-    ("opening", "telling"),
-    ("terminal_evaluation",),
-    ("commands",),
-    ("cli",),
-    ("databricks", "notebook"),
-    ("__init__", "__main__"),
+# The plan. Imports point from right to left; packages that stand together don't see each other.
+PLAN = (
+    "errors settings | atomic_write | config | core | algorithms certificate | backends | model"
+    " | runs | report demo | cli"
 )
-HEIGHT = {module: height for height, layer in enumerate(LAYERS) for module in layer}
+FACES = {"__init__", "notebook", "session"}  # for users; they may see all
+ONLY_THERE = {
+    "pyspark": ("backends/spark/",),
+    "delta": ("backends/spark/",),
+    "deltalake": ("backends/",),
+}
+WORKERS = ("core/", "backends/spark/tasks.py")  # what a Spark worker imports ...
+WORKERS_HAVE = sys.stdlib_module_names | {"numpy", "pyarrow"}  # ... and all that it needs
 
-# Narrower than their layer.
-ONLY = {module: CONFIG | {"errors", "folder", "redaction"} for module in CONFIG}
-
-# Spark workers import these; they have numpy, pyarrow and the zipped package, nothing else of ours.
-WORKER_MODULES = frozenset(
-    {
-        "errors",
-        "cells",
-        "multiset",
-        "settings",
-        "fixed_point",
-        "parameters",
-        "costs",
-        "losses",
-        "events",
-        "patches",
-        "blocks",
-        "room",
-        "columns",
-        "readings",
-        "kernel",
-        "statistics",
-        "paired",
-        "splits",
-        "roles",
-        "normalised",
-        "output",
-        "metrics",
-        "gather",
-        "history",
-        "packing",
-        "tasks",
-    }
-)
-WORKER_LIBRARIES = sys.stdlib_module_names | {"numpy", "pyarrow"}
-
-SPARK_LIBRARIES = frozenset({"pyspark", "delta"})
-SPARK_FILES = ("engines/spark*.py", "store/spark*.py", "session.py")
-
-# Not needed before something asks for them, and slow to import.
-HEAVY = SPARK_LIBRARIES | {"pandas", "deltalake", "pydantic", "polars", "rich", "matplotlib"}
+LEVEL = {name: i for i, names in enumerate(PLAN.split("|")) for name in names.split()}
+HEAVY = {"pyspark", "delta", "deltalake", "pandas", "pydantic", "rich", "matplotlib", "jinja2"}
 
 
 @dataclass(frozen=True)
 class Import:
-    """One imported name: where it stands, the library, and the module if the library is ours."""
+    """One imported name: who imports it, the library, and the module if the library is ours."""
 
-    place: str  # relative to the package, as "engines/local.py"
+    place: str  # relative to the package, as "backends/local/engine.py"
     line: int
     library: str
-    module: str | None
+    module: str | None  # relative to the package, as "core/kernel.py"
     runs_on_import: bool
 
-    @property
-    def importer(self) -> str:
-        return self.place.split("/")[0].removesuffix(".py")
-
     def __str__(self) -> str:
-        what = self.library if self.module is None else f"{self.library}.{self.module}"
-        return f"{PACKAGE}/{self.place}:{self.line} imports {what}"
+        return f"{self.place}:{self.line} imports {self.module or self.library}"
 
 
-@cache
-def sources() -> tuple[Path, ...]:
-    return tuple(sorted((ROOT / PACKAGE).rglob("*.py")))
-
-
-@cache
-def modules() -> frozenset[str]:
-    return frozenset(
-        path.relative_to(ROOT / PACKAGE).parts[0].removesuffix(".py") for path in sources()
-    )
+def part_of(place: str) -> str:
+    return place.split("/")[0].removesuffix(".py")
 
 
 @cache
 def all_imports() -> tuple[Import, ...]:
-    return tuple(dict.fromkeys(found for path in sources() for found in imports_of(path)))
+    files = sorted((ROOT / PACKAGE).rglob("*.py"))
+    return tuple(dict.fromkeys(each for path in files for each in imports_of(path)))
 
 
 def imports_of(path: Path) -> Iterator[Import]:
     place = path.relative_to(ROOT / PACKAGE).as_posix()
     tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
     for node, runs_on_import in import_statements(tree, runs_on_import=True):
-        for dotted in imported_names(node, path):
-            library, *rest = dotted.split(".")
+        for dotted in imported_names(node):
             if dotted == f"{PACKAGE}.__version__":
                 continue
-            module = None
-            if library == PACKAGE:
-                module = rest[0] if rest and rest[0] in modules() | HEIGHT.keys() else "__init__"
+            library, *rest = dotted.split(".")
+            module = module_of(rest) if library == PACKAGE else None
             yield Import(place, node.lineno, library, module, runs_on_import)
+
+
+def module_of(parts: list[str]) -> str:
+    """The file of a dotted name below the package; its last part may be a name in a module."""
+    for end in range(len(parts), 0, -1):
+        base = Path(*parts[:end])
+        for name in (base.with_suffix(".py"), base / "__init__.py"):
+            if (ROOT / PACKAGE / name).is_file():
+                return name.as_posix()
+    return "__init__.py"
 
 
 def import_statements(
@@ -180,78 +98,79 @@ def import_statements(
             yield from import_statements(child, runs_on_import=runs_on_import and not deferred)
 
 
-def imported_names(node: ast.Import | ast.ImportFrom, path: Path) -> list[str]:
-    """Absolute dotted names: `from redcal_spark import kernel` is `redcal_spark.kernel`."""
+def imported_names(node: ast.Import | ast.ImportFrom) -> list[str]:
+    """Absolute dotted names: `from a.b import c` is `a.b.c`."""
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
-    base = node.module or ""
-    if node.level:
-        here = path.relative_to(ROOT).parent.parts
-        above = ".".join(here[: len(here) - (node.level - 1)])
-        base = f"{above}.{base}" if base else above
-    return [f"{base}.{alias.name}" for alias in node.names]
+    assert not node.level, "imports are absolute here"
+    return [f"{node.module}.{alias.name}" for alias in node.names]
 
 
-def test_every_module_has_a_layer() -> None:
-    missing = sorted(modules() - HEIGHT.keys())
-    assert not missing, f"in no layer, add to LAYERS in {Path(__file__).name}: {', '.join(missing)}"
+def test_every_module_has_its_place_in_the_plan() -> None:
+    files = (path.relative_to(ROOT / PACKAGE) for path in (ROOT / PACKAGE).rglob("*.py"))
+    assert {part_of(path.as_posix()) for path in files} == LEVEL.keys() | FACES
+    assert len(list((ROOT / PACKAGE).glob("*.py"))) <= 8
 
 
-def test_a_module_imports_only_its_layer_and_those_below() -> None:
-    above = [
-        str(found)
-        for found in all_imports()
-        if found.module in HEIGHT
-        and found.importer in HEIGHT
-        and found.module != found.importer
-        and (
-            HEIGHT[found.module] > HEIGHT[found.importer]
-            or found.module not in ONLY.get(found.importer, HEIGHT)
-        )
+def test_imports_point_one_way() -> None:
+    upward = [
+        str(each)
+        for each in all_imports()
+        if each.module is not None
+        and (own := part_of(each.place)) in LEVEL
+        and (other := part_of(each.module)) != own
+        and LEVEL.get(other, len(LEVEL)) >= LEVEL[own]
     ]
-    assert not above, "\n".join(above)
+    assert not upward, "\n".join(upward)
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
     graph: dict[str, set[str]] = {}
-    for found in all_imports():
-        if found.module is not None and found.module != found.importer:
-            graph.setdefault(found.importer, set()).add(found.module)
+    for each in all_imports():
+        if each.module is not None and each.module != each.place and each.runs_on_import:
+            graph.setdefault(each.place, set()).add(each.module)
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as err:
         pytest.fail(f"a circle of imports: {' -> '.join(reversed(err.args[1]))}")
 
 
-def test_spark_is_imported_only_where_it_belongs() -> None:
+def test_spark_and_delta_rs_are_imported_only_where_they_belong() -> None:
     elsewhere = [
-        f"{found}; allowed in {', '.join(SPARK_FILES)}"
-        for found in all_imports()
-        if found.library in SPARK_LIBRARIES
-        and not any(fnmatch(found.place, pattern) for pattern in SPARK_FILES)
+        f"{each}; allowed in {', '.join(ONLY_THERE[each.library])}"
+        for each in all_imports()
+        if each.library in ONLY_THERE and not each.place.startswith(ONLY_THERE[each.library])
     ]
     assert not elsewhere, "\n".join(elsewhere)
 
 
-def test_worker_modules_import_only_what_workers_have() -> None:
+def test_a_spark_worker_needs_only_what_it_has() -> None:
     too_much = [
-        str(found)
-        for found in all_imports()
-        if found.runs_on_import
-        and found.importer in WORKER_MODULES
+        str(each)
+        for each in all_imports()
+        if each.runs_on_import
+        and each.place.startswith(WORKERS)
         and (
-            found.library not in WORKER_LIBRARIES
-            if found.module is None
-            else found.module not in WORKER_MODULES
+            each.library not in WORKERS_HAVE
+            if each.module is None
+            else not each.module.startswith((*WORKERS, "errors.py", "settings.py"))
         )
     ]
     assert not too_much, "\n".join(too_much)
 
 
-@pytest.mark.parametrize("names", [(), sorted(WORKER_MODULES)], ids=["package", "worker modules"])
-def test_importing_loads_nothing_heavy(names: list[str]) -> None:
-    wanted = [PACKAGE, *(f"{PACKAGE}.{name}" for name in names if name in modules())]
-    script = f"import sys, {', '.join(wanted)}; print(*sorted({set(HEAVY)!r} & sys.modules.keys()))"
+def test_no_file_is_long() -> None:
+    files = {path: path.read_text(encoding="utf-8") for path in (ROOT / PACKAGE).rglob("*.py")}
+    long = {path.name: n for path, text in files.items() if (n := len(text.splitlines())) > 350}
+    assert not long
+
+
+@pytest.mark.parametrize("modules", [[PACKAGE], ["core", "backends.spark.tasks"]])
+def test_importing_loads_nothing_heavy(modules: list[str]) -> None:
+    if modules != [PACKAGE]:
+        core = (p.stem for p in (ROOT / PACKAGE / "core").glob("[a-z]*.py"))
+        modules = [f"{PACKAGE}.{name}" for name in (*modules, *(f"core.{name}" for name in core))]
+    script = f"import sys, {', '.join(modules)}; print(*sorted({HEAVY!r} & sys.modules.keys()))"
     run = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
     )

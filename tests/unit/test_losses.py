@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redcal_spark import Reconciler
+from redcal_spark.core.buffers import Room
+from redcal_spark.core.fixed_point import MAX_CLASSES, ONE
+from redcal_spark.core.kernel import respond
+from redcal_spark.core.losses import Loss, LossFamily, best_response, cheapest
 from redcal_spark.errors import GridWarning, InputError, UsageError
-from redcal_spark.fixed_point import MAX_CLASSES, ONE
-from redcal_spark.kernel import respond
-from redcal_spark.losses import Loss, LossFamily, best_response, cheapest
-from redcal_spark.room import Room
 from tests import oracle, problems
 from tests.helpers import DRAWN, fit, fitted, refused, same_as
 from tests.oracle import Problem

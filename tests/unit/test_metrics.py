@@ -11,12 +11,12 @@ from functools import partial
 import numpy as np
 import pytest
 
-from redcal_spark.history import Point, history, segments
-from redcal_spark.losses import LossFamily
-from redcal_spark.metrics import Metrics, Totals, measure, optimal_label_sums
-from redcal_spark.parallel import ordered
-from redcal_spark.patches import Patch
-from redcal_spark.statistics import cell_score_sums
+from redcal_spark.backends.threads import ordered
+from redcal_spark.core.history import Point, history, segments
+from redcal_spark.core.losses import LossFamily
+from redcal_spark.core.metrics import Metrics, Totals, measure, optimal_label_sums
+from redcal_spark.core.patches import Patch
+from redcal_spark.core.sums import cell_score_sums
 from tests import oracle, problems
 from tests.helpers import block_of, brier, fit, gathered, log_of, reconciler
 from tests.oracle import ALGORITHMS, ONE, Grid, Problem

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from redcal_spark import multiset
-from redcal_spark.cells import cell_hashes
-from redcal_spark.differences import Difference, differences
-from redcal_spark.multiset import FetchTask, Keyed, SumTask, gap, sums, unpacked
+from redcal_spark.core import multiset
+from redcal_spark.core.cells import cell_hashes
+from redcal_spark.core.differences import Difference, differences
+from redcal_spark.core.multiset import FetchTask, Keyed, SumTask, gap, sums, unpacked
 
 MOMENT = datetime(2020, 1, 2, 3, 4, 5, 6, UTC)
 MAP = pa.map_(pa.string(), pa.int32())

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from redcal_spark.compare import PROCEDURES
+from redcal_spark.runs.compare import PROCEDURES
 from tests import oracle
 from tests.bench import paper, paper_summary
 from tests.bench.__main__ import main

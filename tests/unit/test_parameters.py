@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redcal_spark import ReconciledPair, Reconciler
+from redcal_spark.core.fixed_point import ONE
+from redcal_spark.core.parameters import ALGORITHMS, Parameters, auto_beta
 from redcal_spark.errors import UsageError
-from redcal_spark.fixed_point import ONE
-from redcal_spark.parameters import ALGORITHMS, Parameters, auto_beta
 from tests import oracle, problems
 from tests.helpers import DRAWN, fit, refused
 from tests.oracle import Problem

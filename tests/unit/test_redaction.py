@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.table import Table
 
-from redcal_spark.redaction import Redaction
-from redcal_spark.screen import Screen
+from redcal_spark.cli.streams import Screen
+from redcal_spark.config.redaction import Redaction
 
 KNOWN = Redaction(
     {"ROOT": "s3://acme é'1/x", "ENV": "dev", "N": "7"}, {"out/rows7": "out/rows${N}"}

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redcal_spark import Reconciler
+from redcal_spark.core.splits import HashSplit, hash_column
 from redcal_spark.errors import InputError
-from redcal_spark.splits import HashSplit, hash_column
 from tests.e2e.work import CLASSES, LOSSES, scores
 from tests.helpers import DRAWN, batches_of, fit, quietly, refused
 from tests.oracle import ALGORITHMS, Problem

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redcal_spark import ReconciledPair, Reconciler
+from redcal_spark.core.patches import FIELDS, Patch, PatchLog
 from redcal_spark.errors import ModelFileError, RedcalError
-from redcal_spark.ledger import digest
-from redcal_spark.patches import FIELDS, Patch, PatchLog
+from redcal_spark.runs.ledger import digest
 from tests import oracle, problems
 from tests.helpers import DRAWN, arrays, fit, quietly, refused
 from tests.oracle import ALGORITHMS, Problem

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from redcal_spark.signals import SIGNALS, asked_to_stop
+from redcal_spark.runs.signals import SIGNALS, asked_to_stop
 
 
 @pytest.mark.parametrize("number", SIGNALS)

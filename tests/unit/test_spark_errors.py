@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.errors import PySparkException
 
-from redcal_spark.engines.spark_errors import over_scratch, told
-from redcal_spark.engines.spark_workers import of_worker
+from redcal_spark.backends.spark.errors import over_scratch, told
+from redcal_spark.backends.spark.workers import of_worker
 from redcal_spark.errors import InputError, RunError, ScratchError, UsageError
 
 RUN = "redcal_scratch_20260101000000_1_0a1b2c_host"

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
+from redcal_spark.backends.spark.tables import check_collations
+from redcal_spark.backends.spark.targets import check_names, check_numbered, is_mapped
+from redcal_spark.backends.target import Existing, Target, check_append_only
 from redcal_spark.errors import InputError, UsageError
-from redcal_spark.store.spark_tables import check_collations
-from redcal_spark.store.spark_targets import check_names, check_numbered, is_mapped
-from redcal_spark.store.targets import Existing, Target, check_append_only
 from tests.delta_logs import column, write_log
 
 PLAIN = pa.schema([("case", pa.int64())])

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from redcal_spark import Reconciler
+from redcal_spark.core.splits import ColumnSplit, HashSplit, hash_column
 from redcal_spark.errors import InputError, UsageError
-from redcal_spark.splits import ColumnSplit, HashSplit, hash_column
 from tests.helpers import refused
 from tests.problems import ZERO_ONE
 

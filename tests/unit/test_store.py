@@ -19,15 +19,15 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from redcal_spark.backends.local import delta_write, files, store
+from redcal_spark.backends.local.delta_read import DeltaRsTable
+from redcal_spark.backends.local.files import FileTable
+from redcal_spark.backends.local.parquet import BATCH_BYTES
+from redcal_spark.backends.local.store import DeltaRsStore
+from redcal_spark.backends.store import Commit
+from redcal_spark.backends.target import Target
+from redcal_spark.core.arrow import BATCH
 from redcal_spark.errors import InputError, RunError, UsageError
-from redcal_spark.store import delta_writes, deltars, files
-from redcal_spark.store.base import Commit
-from redcal_spark.store.delta_tables import DeltaRsTable
-from redcal_spark.store.deltars import DeltaRsStore
-from redcal_spark.store.files import FileTable
-from redcal_spark.store.parquet import BATCH_BYTES
-from redcal_spark.store.targets import Target
-from redcal_spark.tables import BATCH
 from tests.delta_logs import deletion_vector
 from tests.helpers import refused
 
@@ -190,7 +190,7 @@ def test_csv_as_people_write_it() -> None:
 
 
 def test_fractions_may_begin_like_whole_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("redcal_spark.store.files.SEEN_BYTES", 1_000)
+    monkeypatch.setattr("redcal_spark.backends.local.files.SEEN_BYTES", 1_000)
     Path("t.csv").write_text("p,n\n" + "1,1\n" * 1_000 + "0.5,1\n")
     assert whole("t.csv", fractions=["p"])["p"][-1].as_py() == 0.5
     Path("u.csv").write_text("p,n\n" + "1,1\n" * 1_000 + "1,0.5\n")
@@ -510,13 +510,13 @@ def test_an_interrupted_first_write_does_not_block_the_next() -> None:
 
 def test_two_that_make_the_same_table(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second finds the table made, and adds its rows to it as the next version."""
-    put_new = delta_writes.put_new
+    put_new = delta_write.put_new
 
     def after_another(*arguments: Any) -> None:
         write_deltalake("t", ROWS)
         put_new(*arguments)
 
-    monkeypatch.setattr(deltars, "put_new", after_another)
+    monkeypatch.setattr(store, "put_new", after_another)
     assert write("t", ROWS, "append") == 1
     assert whole("t").num_rows == 8
     assert [path.name for path in Path().iterdir()] == ["t"]

@@ -1,0 +1,1 @@
+"""The embedded backend: this machine, delta-rs and pyarrow, no JVM."""

@@ -1,0 +1,132 @@
+"""Columns of a Delta table in its files: under which names, and in the types that they have now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import pyarrow as pa
+
+from redcal_spark.backends.delta_protocol import Mapping
+from redcal_spark.backends.delta_types import is_list
+from redcal_spark.errors import InputError
+
+PHYSICAL_NAME = b"delta.columnMapping.physicalName"
+PHYSICAL_ID = b"delta.columnMapping.id"
+FILE_ID = b"PARQUET:field_id"
+KEPT = b"comment"  # of what the log says of a column; the rest tells Delta how to read and write it
+
+
+class StoredColumns:
+    """Finds columns in files by name, by mapped name or by mapped id, however deep.
+
+    A field that a file has not is null there: it is younger than the file.
+    """
+
+    def __init__(self, table: str, schema: pa.Schema, mapping: Mapping):
+        self._table = table
+        self.schema = pa.schema([plain(field) for field in schema])
+        self._mapped = schema
+        self._mapping = mapping
+
+    def names(self, file: pa.Schema, columns: Sequence[str]) -> list[str]:
+        """What the file calls those of the columns that it has."""
+        there = self._there(file)
+        wanted = (there.get(self._key(self._mapped.field(name))) for name in columns)
+        return [field.name for field in wanted if field is not None]
+
+    def find(self, batch: pa.RecordBatch, columns: Sequence[str]) -> dict[str, pa.Array]:
+        """The columns in rows of a file."""
+        there = self._there(batch.schema)
+        found = {}
+        for name in columns:
+            wanted = self._mapped.field(name)
+            stored = there.get(self._key(wanted))
+            if stored is None:
+                found[name] = pa.nulls(batch.num_rows, self.schema.field(name).type)
+            else:
+                found[name] = self._shaped(batch.column(stored.name), wanted, stored)
+        return found
+
+    def check(self, file: pa.Schema) -> None:
+        """Refuse a file without ids where columns are found by them: all would be null."""
+        if self._mapping == "id" and len(file) and not self._there(file):
+            raise InputError(
+                f"{self._table}: cannot be read: it maps columns by ids, and a file of it has none"
+            )
+
+    def _key(self, field: pa.Field) -> bytes:
+        said = field.metadata or {}
+        if self._mapping == "none":
+            return str(field.name).encode()
+        found = said.get(PHYSICAL_NAME if self._mapping == "name" else PHYSICAL_ID)
+        if found is None:
+            raise InputError(
+                f"{self._table}: cannot be read: it maps columns by {self._mapping}, but not "
+                f"{field.name!r}"
+            )
+        return bytes(found)
+
+    def _there(self, fields: Sequence[pa.Field]) -> dict[bytes, pa.Field]:
+        if self._mapping != "id":
+            return {field.name.encode(): field for field in fields}
+        return {f.metadata[FILE_ID]: f for f in fields if f.metadata and FILE_ID in f.metadata}
+
+    def _shaped(self, array: pa.Array, wanted: pa.Field, there: pa.Field) -> pa.Array:
+        kind, new = there.type, plain(wanted).type
+        if self._mapping == "none" and kind == new:
+            return array
+        if pa.types.is_struct(kind) and pa.types.is_struct(new):
+            return self._struct(array, wanted.type, kind)
+        if pa.types.is_map(kind) and pa.types.is_map(new):
+            old = wanted.type
+            keys = self._shaped(array.keys, old.key_field, kind.key_field)
+            items = self._shaped(array.items, old.item_field, kind.item_field)
+            entries = pa.StructArray.from_arrays(
+                [keys, items], fields=[new.key_field, new.item_field]
+            )
+            return _around(array, new, entries)
+        if is_list(kind) and pa.types.is_list(new):
+            array = array.cast(pa.list_(kind.value_field))  # others write lists of other forms
+            values = self._shaped(array.values, wanted.type.value_field, kind.value_field)
+            return _around(array, new, values)
+        return array.cast(new)
+
+    def _struct(self, array: pa.Array, wanted: pa.DataType, kind: pa.DataType) -> pa.Array:
+        there = self._there(_fields(kind))
+        parts = dict(zip((field.name for field in _fields(kind)), array.flatten(), strict=True))
+        found = []
+        for field in _fields(wanted):
+            stored = there.get(self._key(field))
+            if stored is None:
+                found.append(pa.nulls(len(array), plain(field).type))
+            else:
+                found.append(self._shaped(parts[stored.name], field, stored))
+        fields = [plain(field) for field in _fields(wanted)]
+        return pa.StructArray.from_arrays(found, fields=fields, mask=array.is_null())
+
+
+def plain(field: pa.Field) -> pa.Field:
+    """The field as users know it, without what Delta notes of it, however deep."""
+    said = {key: value for key, value in (field.metadata or {}).items() if key == KEPT}
+    return field.with_type(_plain_type(field.type)).with_metadata(said or None)
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct([plain(field) for field in _fields(kind)])
+    if pa.types.is_map(kind):
+        return pa.map_(plain(kind.key_field), plain(kind.item_field))
+    if pa.types.is_list(kind):
+        return pa.list_(plain(kind.value_field))
+    return kind
+
+
+def _fields(kind: pa.DataType) -> list[pa.Field]:
+    return [kind.field(i) for i in range(kind.num_fields)]
+
+
+def _around(array: pa.Array, kind: pa.DataType, values: pa.Array) -> pa.Array:
+    """A list or map of the same lengths around other values."""
+    make = partial(pa.Array.from_buffers, kind, len(array), array.buffers()[:2])
+    return make(offset=array.offset, children=[values])

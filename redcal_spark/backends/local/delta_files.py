@@ -1,0 +1,149 @@
+"""The files of one version of a Delta table, and which of their rows are in it.
+
+delta-rs reads the log: files, the values of their partitions, rows that are deleted, columns that
+are mapped to other names. The files are read as all others are, by pyarrow, in their order and by
+several threads. So there is one way of reading for all tables; a plain one has nothing deleted.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from functools import cached_property
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.fs
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from redcal_spark.backends.delta_protocol import mapping_of, not_read
+from redcal_spark.backends.local.delta_columns import StoredColumns
+from redcal_spark.backends.local.errors import unreadable
+from redcal_spark.backends.names import ADDRESS
+from redcal_spark.errors import InputError
+
+
+class DeltaFiles:
+    """The live files of a table: a dataset for pyarrow, and the shape of its rows."""
+
+    def __init__(self, name: str, table: DeltaTable):
+        self._name = name
+        self._folder = os.path.realpath(name)  # as delta-rs names it, who follows links
+        self._table = table
+        schema = pa.schema(table.schema().to_arrow())
+        self._columns = StoredColumns(name, schema, mapping_of(table))
+        self.schema = self._columns.schema
+
+    @cached_property
+    def paths(self) -> list[str]:
+        """Where the files are, in the order of the log."""
+        found = [_path(path, self._folder) for path in self._added["path"].to_pylist()]
+        if len(set(found)) < len(found):
+            raise InputError(f"{self._name}: cannot be read: its log has a file twice")
+        return found
+
+    @cached_property
+    def dataset(self) -> ds.Dataset:
+        # pyarrow's own view of the files: delta-rs would hand it one written in Python, and a
+        # thread of pyarrow's that calls it while the interpreter shuts down aborts the process
+        # (seen in 6 of 60 runs that read a table and ended)
+        files, form = pa.fs.LocalFileSystem(), ds.ParquetFileFormat()
+        fragments = [form.make_fragment(path, files) for path in self.paths]
+        return ds.FileSystemDataset(fragments, self.schema, form, files)
+
+    def count_all(self) -> int:
+        """The number of rows that are there, deleted ones not among them."""
+        known = dict(zip(self.paths, self._added["num_records"].to_pylist(), strict=True))
+        total = 0
+        for fragment in self.dataset.get_fragments():
+            rows = known[fragment.path]  # writers need not say it
+            total += self.count(fragment, 0, fragment.metadata.num_rows if rows is None else rows)
+        return total
+
+    # --- the shape of the rows ------------------------------------------------------------------
+
+    def stored(self, file: pq.ParquetFile, columns: Sequence[str]) -> list[str]:
+        there = file.schema_arrow
+        self._columns.check(there)
+        return self._columns.names(there, [name for name in columns if name not in self._parted])
+
+    def rows(
+        self,
+        fragment: ds.ParquetFileFragment,
+        batch: pa.RecordBatch,
+        start: int,
+        columns: Sequence[str],
+    ) -> pa.RecordBatch:
+        live = self._live.get(fragment.path)
+        if live is not None:
+            batch = batch.filter(_within(live, start, batch.num_rows))
+        wanted = pa.schema([self.schema.field(name) for name in columns])
+        stored = self._columns.find(batch, [name for name in columns if name not in self._parted])
+        arrays = []
+        for field in wanted:
+            if field.name in self._parted:
+                value = self._parted[field.name][self._place[fragment.path]]
+                arrays.append(pa.repeat(value.cast(field.type), batch.num_rows))
+            else:
+                arrays.append(stored[field.name])
+        return pa.RecordBatch.from_arrays(arrays, schema=wanted)
+
+    def count(self, fragment: ds.ParquetFileFragment, start: int, rows: int) -> int:
+        live = self._live.get(fragment.path)
+        return rows if live is None else _within(live, start, rows).true_count
+
+    # --- what the log says ----------------------------------------------------------------------
+
+    @cached_property
+    def _added(self) -> pa.Table:
+        with unreadable(self._name, InputError, "cannot be read"):
+            return pa.table(self._table.get_add_actions())
+
+    @cached_property
+    def _place(self) -> dict[str, int]:
+        return {path: i for i, path in enumerate(self.paths)}
+
+    @cached_property
+    def _parted(self) -> dict[str, pa.Array]:
+        """The columns that the log has the values of, one for each file."""
+        names = self._table.metadata().partition_columns
+        if not names:
+            return {}
+        values = self._added["partition"].combine_chunks()
+        return {name: values.field(name) for name in names}
+
+    @cached_property
+    def _live(self) -> dict[str, pa.BooleanArray]:
+        """Of files with deleted rows: which rows are left."""
+        if "deletionVectors" not in (self._table.protocol().reader_features or ()):
+            return {}
+        with unreadable(self._name, InputError, "its deleted rows cannot be read"):
+            told = pa.table(self._table.deletion_vectors().read_all())
+        paths = [_path(path, self._folder) for path in told["filepath"].to_pylist()]
+        vectors = (live.values for live in told["selection_vector"])
+        found = dict(zip(paths, vectors, strict=True))
+        if unknown := found.keys() - self._place.keys():
+            raise InputError(
+                f"{self._name}: cannot be read: its log deletes rows of {min(unknown)}, which is "
+                "none of its files"
+            )
+        return found
+
+
+def _within(live: pa.BooleanArray, start: int, rows: int) -> pa.BooleanArray:
+    """Which of some rows are left. What a vector does not speak of is."""
+    found = live.slice(start, rows)
+    short = rows - len(found)
+    return pa.concat_arrays([found, pa.repeat(True, short)]) if short else found
+
+
+def _path(told: str, folder: str) -> str:
+    """A file as the log names it: percent-encoded, below the table's folder or anywhere."""
+    if ADDRESS.match(told) is None:
+        return os.path.join(folder, unquote(told))
+    if not told.startswith("file:"):
+        raise not_read(folder, f"its file {told} is in an object store")
+    return unquote(re.sub("^file:(//)?", "", told))

@@ -1,0 +1,93 @@
+"""A version of a Delta table, read by delta-rs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from redcal_spark.backends.delta_protocol import check_readable, known_log
+from redcal_spark.backends.local.delta_files import DeltaFiles
+from redcal_spark.backends.local.errors import unreadable
+from redcal_spark.backends.local.files import first_line, pieces, stream
+from redcal_spark.backends.store import vacuumed, version_at
+from redcal_spark.core.scan import Piece
+from redcal_spark.errors import InputError
+
+
+class DeltaRsTable:
+    """One version of a Delta table."""
+
+    def __init__(self, name: str, table: DeltaTable):
+        self.name = name
+        self._table = table
+        with unreadable(name, InputError, "cannot be read"):
+            check_readable(name, table)
+            self._files = DeltaFiles(name, table)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._files.schema
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        with self._readable():
+            yield from stream(self._files.dataset, columns, self.name, self._files)
+
+    def pieces(self, columns: Sequence[str]) -> Iterator[Piece]:
+        with self._readable():
+            for piece in pieces(self._files.dataset, columns, self.name, self._files):
+                yield self._each(piece)
+
+    def _each(self, piece: Piece) -> Piece:
+        with self._readable():
+            yield from piece
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        try:
+            yield
+        except (DeltaError, OSError, InputError) as err:
+            newest = DeltaTable(self.name).version()
+            gone = isinstance(err.__cause__ or err, FileNotFoundError)
+            if gone and self._table.version() < newest:
+                raise vacuumed(self.name, self._table.version(), newest) from err
+            if isinstance(err, InputError):
+                raise
+            raise InputError(f"{self.name}: cannot be read: {first_line(err)}") from err
+
+    def count(self) -> int | None:
+        with self._readable():
+            return self._files.count_all()
+
+    def files(self) -> list[str]:
+        """The paths of its files."""
+        return self._files.paths
+
+    def identity(self) -> dict[str, Any]:
+        found = {"kind": "delta", "table": self.name, "version": self._table.version()}
+        return found | {"id": str(self._table.metadata().id)}
+
+
+def load_version(name: str, table: DeltaTable, version: int | str) -> None:
+    newest = table.version()
+    if isinstance(version, str):
+        with unreadable(name, InputError, "its history cannot be read"):
+            known = [e for e in table.history() if "timestamp" in e]  # commits need not tell
+        made = [(e["version"], e["timestamp"] / 1_000) for e in known]
+        version = version_at(name, [(v, datetime.fromtimestamp(t, UTC)) for v, t in made], version)
+    try:
+        with known_log(name):
+            table.load_as_version(version)
+    except (DeltaError, OverflowError, OSError) as err:
+        gone = " (older ones may have been cleaned up)" if version < newest else ""
+        raise InputError(f"{name}: has no version {version}; the newest is {newest}{gone}") from err
+
+
+def quoted(name: str) -> str:
+    """A column's name for SQL."""
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,139 @@
+"""Writes of delta-rs: what a commit says, races that are tried again, tables whole or not there."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake.exceptions import DeltaError
+
+from redcal_spark.backends.local.delta_read import DeltaRsTable, quoted
+from redcal_spark.backends.local.errors import is_delta
+from redcal_spark.backends.local.files import first_line
+from redcal_spark.backends.local.folders import beside
+from redcal_spark.backends.store import RECENT, Commit
+from redcal_spark.backends.target import Existing, Target
+from redcal_spark.errors import RunError, UsageError
+
+T = TypeVar("T")
+TRIES = 20  # of a write that lost a race for the next version
+
+
+def _metadata(commit: Commit) -> dict[str, str]:
+    return {"userMetadata": commit.user_metadata}
+
+
+def properties(commit: Commit) -> CommitProperties:
+    return CommitProperties(custom_metadata=_metadata(commit), max_commit_retries=TRIES)
+
+
+def once(commit: Commit) -> CommitProperties:
+    """No retries inside: who changes rows and lost a race must look at the rows again."""
+    return CommitProperties(custom_metadata=_metadata(commit), max_commit_retries=0)
+
+
+def again(name: str, change: Callable[[], T]) -> T:
+    """Change a table, with it as it is then if another writer was quicker."""
+    for left in reversed(range(TRIES)):
+        try:
+            return change()
+        except (DeltaError, OSError) as err:
+            if not left or isinstance(err, OSError):
+                raise RunError(f"{name}: could not be written: {first_line(err)}") from err
+            time.sleep(random.uniform(0, 0.1))
+    raise AssertionError
+
+
+def check_partitions(name: str) -> None:
+    """delta-rs does not hit files that Spark put into folders with other letters than ASCII.
+
+    It would name them otherwise than Spark did, which would go on reading what was replaced.
+    """
+    paths = pa.table(DeltaTable(name).get_add_actions())["path"].to_pylist()
+    odd = next((path for path in paths if not path.isascii()), None)
+    if odd is not None:
+        raise UsageError(
+            f"output.table: {name} has partitions that Spark wrote and the local engine cannot "
+            f"replace, such as {os.path.dirname(odd)}: use engine.name: spark, or name another "
+            "table"
+        )
+
+
+def merge_rows(
+    table: str, rows: pa.RecordBatchReader, old: Existing, target: Target, commit: Commit
+) -> None:
+    """Insert new rows, replace those that changed, leave all others as they are."""
+    assert target.id is not None
+    id = quoted(target.id)
+    differs = []
+    for name in (n for n in rows.schema.names if n != target.id):
+        new = f"source.{quoted(name)}"
+        if name in old.schema.names:
+            differs.append(f"({new} is distinct from target.{quoted(name)})")
+        else:  # the table is about to get this column, empty
+            differs.append(f"({new} is not null)")
+    columns = {f"target.{quoted(n)}": f"source.{quoted(n)}" for n in rows.schema.names}
+    merge = DeltaTable(table).merge(
+        rows,
+        predicate=f"target.{id} = source.{id}",
+        source_alias="source",
+        target_alias="target",
+        merge_schema=target.evolve,
+        commit_properties=properties(commit),
+    )
+    merge = merge.when_matched_update(columns, " or ".join(differs) or "false")
+    merge.when_not_matched_insert(columns).execute()
+    if not any(commit.wrote(e.get("userMetadata")) for e in DeltaTable(table).history(RECENT)):
+        # nothing differed, and delta-rs made no version: an empty one says that the run was here
+        nothing = old.schema.empty_table()
+        write_deltalake(table, nothing, mode="append", commit_properties=properties(commit))
+
+
+def put_new(
+    path: Path,
+    rows: pa.RecordBatchReader,
+    put: Callable[[str, pa.RecordBatchReader], None],
+    commit: Commit,
+) -> None:
+    """Make a table: beside its place, then move it there, so that it is whole or not at all."""
+    with beside(path, commit.run_id) as partial:
+        put(str(partial), rows)
+        try:
+            partial.rename(path)
+        except OSError:  # meanwhile someone else has made it: this is its next version
+            made = DeltaRsTable(str(partial), DeltaTable(str(partial)))
+            put(str(path), pa.RecordBatchReader.from_batches(made.schema, made.batches()))
+
+
+def made_whole(path: Path, rows: pa.Table, commit: Commit) -> bool:
+    """Make a small table, unless someone else is quicker; nobody sees a part of it."""
+    with beside(path, commit.run_id) as partial:
+        write_deltalake(str(partial), rows, commit_properties=once(commit))
+        try:
+            partial.rename(path)
+        except OSError:  # meanwhile someone else has made it, or it is a link to an empty folder
+            if is_delta(str(path)):
+                return False
+            write_deltalake(str(path), rows, mode="error", commit_properties=once(commit))
+    return True
+
+
+class Remembering:
+    """Batches on their way through Rust, which would turn an error of ours into text."""
+
+    def __init__(self, batches: Iterable[pa.RecordBatch]):
+        self.error: BaseException | None = None
+        self._batches = batches
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from self._batches
+        except BaseException as err:
+            self.error = err
+            raise

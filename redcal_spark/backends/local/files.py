@@ -1,0 +1,355 @@
+"""Files as tables: Parquet and CSV, one file, a folder, or partitioned folders."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from redcal_spark.backends.local.parquet import (
+    ByName,
+    RowGroups,
+    Shape,
+    batch_rows,
+    in_files,
+    in_row_groups,
+    put_together,
+    read_parquet,
+)
+from redcal_spark.backends.threads import cores
+from redcal_spark.core.arrow import BATCH
+from redcal_spark.core.scan import Piece, each_alone, numbered
+from redcal_spark.errors import InputError
+
+PACKED = (".br", ".bz2", ".gz", ".lz4", ".zst")  # which pyarrow unpacks by the name
+UNREADABLE = (pa.ArrowException, OSError, UnicodeError)  # names of columns may be no UTF-8
+GROUPS_A_CORE = 4  # with fewer, some cores would have nothing to do at the end
+SEEN_BYTES = 2**24  # of a CSV file, to tell the types of its columns
+
+
+class FileTable:
+    """A table made of Parquet or CSV files."""
+
+    def __init__(self, name: str, dataset: ds.Dataset, kind: str, folders: Sequence[str] = ()):
+        self.name = name
+        self.kind = kind
+        self.folders = folders  # columns of CSV files that are in the names of folders alone
+        self._dataset = dataset
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._dataset.schema
+
+    @property
+    def files(self) -> list[str]:
+        return sorted(self._dataset.files)
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        yield from stream(self._dataset, columns, self.name)
+
+    def pieces(self, columns: Sequence[str]) -> Iterator[Piece]:
+        return pieces(self._dataset, columns, self.name)
+
+    def count(self) -> int | None:
+        return int(self._dataset.count_rows()) if self.kind == "parquet" else None
+
+    def identity(self) -> dict[str, Any]:
+        files = []
+        for file in self.files:
+            try:
+                stat = os.stat(file)
+                files.append([file, stat.st_size, stat.st_mtime_ns, _tail_digest(file)])
+            except OSError as err:
+                raise InputError(f"{file}: {err.strerror}") from err
+        return {"kind": self.kind, "table": self.name, "files": files}
+
+
+def open_files(name: str, separator: str, fractions: Sequence[str] = ()) -> FileTable:
+    """Tell Parquet from CSV by looking: Parquet files begin and end with PAR1."""
+    path = Path(name)
+    files: list[Path] = []
+    kinds: dict[str, Path] = {}
+    for file in _data_files(path) if path.is_dir() else [path]:
+        kinds.setdefault(_kind(file), file)
+        files.append(file)
+        if len(kinds) > 1:  # at once: a folder that was not meant may be a whole disk
+            told = (f"{_called(k)} ({kinds[k].relative_to(path)})" for k in sorted(kinds))
+            raise InputError(
+                f"{name}: the folder mixes {' and '.join(told)}; keep one kind, or begin the names "
+                "of other files with _ or ."
+            )
+    if not files:
+        raise InputError(f"{name}: the folder holds no data (no Delta log, no Parquet or CSV file)")
+    (kind,) = kinds
+    try:
+        if kind == "csv":
+            schema, options = _csv(files, separator, fractions)
+            folders = _folder_columns(name, files, options, schema.names)
+            dataset = ds.dataset(
+                [str(file) for file in files],
+                schema=pa.schema([*schema, *folders]),
+                format=options,
+                partitioning=ds.partitioning(pa.schema(folders), flavor="hive"),
+                partition_base_dir=name if folders else None,
+            )
+            return FileTable(name, dataset, kind, [field.name for field in folders])
+        _refuse_repeated(files[0], pq.read_schema(files[0]).names)
+        root = str(path) if path.is_dir() else None
+        dataset = ds.dataset(
+            [str(file) for file in files],
+            format="parquet",
+            partitioning=ds.partitioning(flavor="hive") if root else None,
+            partition_base_dir=root,
+        )
+        return FileTable(name, dataset, kind)
+    except UNREADABLE as err:
+        raise InputError(f"{name}: cannot be read as {_called(kind)}: {_told(err)}") from err
+
+
+def stream(
+    dataset: ds.Dataset, columns: Sequence[str] | None, name: str, shape: Shape | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Batches of a dataset; memory does not grow with the table, nor with its row groups.
+
+    shape: how rows of Parquet files become rows of the table; usually by the columns' names.
+    """
+    wanted = list(dataset.schema.names if columns is None else columns)
+    with _readable(dataset, name):
+        if _is_parquet(dataset):
+            found = read_parquet(in_files(dataset), shape or ByName(dataset.schema), wanted)
+        else:
+            found = dataset.to_batches(columns=wanted, batch_readahead=2, fragment_readahead=1)
+        yield from put_together(found)
+
+
+def pieces(
+    dataset: ds.Dataset, columns: Sequence[str], name: str, given: Shape | None = None
+) -> Iterator[Piece]:
+    """The same in pieces, of row groups that a thread reads on its own where there are many.
+
+    Of few row groups, columns are unpacked at the same time instead: by `stream`.
+    """
+    shape = given or ByName(dataset.schema)
+    with _readable(dataset, name):
+        groups = in_row_groups(dataset, shape) if _is_parquet(dataset) else iter(())
+        first = list(islice(groups, GROUPS_A_CORE * cores()))
+    if len(first) < GROUPS_A_CORE * cores():
+        yield from each_alone(stream(dataset, columns, name, shape))
+        return
+    rows = None
+
+    def read(some: list[RowGroups], start: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+        with _readable(dataset, name):
+            found = read_parquet(some, shape, columns, rows, threads=False)
+            yield from numbered(put_together(found), start)
+
+    start = 0
+    waiting: list[RowGroups] = []
+    with _readable(dataset, name):
+        with first[0].opened() as file:
+            rows = batch_rows(file, shape.stored(file, columns))
+        for group in chain(first, groups):
+            waiting.append(group)
+            count = sum(group.rows for group in waiting)
+            if count >= BATCH:
+                yield read(waiting, start)
+                start, waiting = start + count, []
+    if waiting:
+        yield read(waiting, start)
+
+
+@contextmanager
+def _readable(dataset: ds.Dataset, name: str) -> Iterator[None]:
+    try:
+        yield
+    except UNREADABLE as err:
+        raise InputError(f"{name}: cannot be read: {_told(err, dataset.schema)}") from err
+
+
+def _is_parquet(dataset: ds.Dataset) -> bool:
+    return isinstance(getattr(dataset, "format", None), ds.ParquetFileFormat)
+
+
+def _folder_columns(
+    name: str, files: list[Path], options: ds.CsvFileFormat, taken: Sequence[str]
+) -> list[pa.Field]:
+    """The columns of CSV files that folders such as day=3 tell, but for those in the files."""
+    above = (part for file in files for part in file.relative_to(name).parts[:-1])
+    keys = dict.fromkeys(part.partition("=")[0] for part in above if "=" in part[1:])
+    new = [key for key in keys if key not in taken]
+    if not new:
+        return []
+    if len(new) < len(keys):
+        both = next(key for key in keys if key in taken)
+        raise InputError(f"{name}: column {both!r} is in the files and in the names of folders")
+    looked = ds.dataset(
+        [str(file) for file in files],
+        format=options,
+        partitioning=ds.partitioning(flavor="hive"),
+        partition_base_dir=name,
+    )
+    return [looked.schema.field(key) for key in new]
+
+
+def _csv(
+    files: list[Path], separator: str, fractions: Sequence[str]
+) -> tuple[pa.Schema, ds.CsvFileFormat]:
+    """Types come from the beginning, where fractions may still look like whole numbers."""
+    _check_header(files[0], separator)
+    parse = pa.csv.ParseOptions(delimiter=separator, newlines_in_values=True)
+    convert = pa.csv.ConvertOptions(null_values=[""], strings_can_be_null=True)
+    look = pa.csv.ReadOptions(block_size=SEEN_BYTES)
+    kinds: dict[str, pa.DataType] = {}
+    seen = 0
+    for file in files:
+        with pa.csv.open_csv(file, look, parse, convert) as reader:
+            for field in reader.schema:
+                if pa.types.is_binary(field.type):
+                    raise InputError(f"{file}: column {field.name!r} is not UTF-8 text")
+                kinds[field.name] = _either(kinds.get(field.name, pa.null()), field.type)
+        for name in _with_leading_zeros(file, [n for n in kinds if kinds[n] == pa.int64()], parse):
+            kinds[name] = pa.string()
+        seen += file.stat().st_size
+        if seen > SEEN_BYTES:
+            break
+    for name in fractions:
+        if name in kinds:
+            kinds[name] = _either(kinds[name], pa.float64())
+    schema = pa.schema(
+        [(name, pa.string() if pa.types.is_null(kind) else kind) for name, kind in kinds.items()]
+    )
+    convert.column_types = schema
+    options = ds.CsvFileFormat(parse_options=parse, convert_options=convert)
+    return schema, options
+
+
+def _with_leading_zeros(
+    file: Path, columns: list[str], parse: pa.csv.ParseOptions
+) -> Iterator[str]:
+    """Columns of codes, such as 00123, which are no numbers."""
+    options = pa.csv.ConvertOptions(
+        include_columns=columns,
+        include_missing_columns=True,
+        column_types=dict.fromkeys(columns, pa.string()),
+    )
+    look = pa.csv.ReadOptions(block_size=SEEN_BYTES)
+    if not columns:
+        return
+    with pa.csv.open_csv(file, look, parse, options) as reader:
+        for batch in islice(reader, 1):
+            for name in columns:
+                if pc.any(pc.match_substring_regex(batch.column(name), "^[+-]?0[0-9]")).as_py():
+                    yield name
+
+
+def _either(one: pa.DataType, two: pa.DataType) -> pa.DataType:
+    """A type for the values of both."""
+    if one == two or pa.types.is_null(two):
+        return one
+    if pa.types.is_null(one):
+        return two
+    numbers = {pa.int64(), pa.float64()}
+    return pa.float64() if {one, two} <= numbers else pa.string()
+
+
+def _check_header(file: Path, separator: str) -> None:
+    """The first line must have columns, each with a name of its own."""
+    with pa.input_stream(str(file)) as opened:  # unpacks .gz by the name
+        start = opened.read(65_536)
+    if not start.strip(b"\xef\xbb\xbf\r\n\t "):
+        raise InputError(f"{file}: is empty")
+    if b"\0" in start:
+        raise InputError(f"{file}: is neither Parquet nor a CSV file in UTF-8")
+    header = start.splitlines()[0].decode("utf-8-sig", errors="replace")
+    if separator not in header:
+        likely = [s for s in ",;\t|" if s in header]
+        hint = f"; perhaps input.separator: {json.dumps(likely[0])}" if likely else ""
+        raise InputError(
+            f"{file}: the first line has no {separator!r} between column names{hint}; "
+            f"it reads: {header[:100]}"
+        )
+    _refuse_repeated(file, next(csv.reader([header], delimiter=separator)))
+
+
+def _refuse_repeated(file: Path, names: Sequence[str]) -> None:
+    repeated = sorted(name for name, count in Counter(names).items() if count > 1)
+    if repeated:
+        raise InputError(f"{file}: columns named twice: {', '.join(map(repr, repeated))}")
+
+
+def _kind(file: Path) -> str:
+    """What a file is, by its first bytes."""
+    if not file.is_file():
+        raise InputError(f"{file}: is neither a file nor a folder")
+    try:
+        with open(file, "rb") as opened:
+            begin = opened.read(512)
+            start = begin[:4]
+            opened.seek(max(0, os.fstat(opened.fileno()).st_size - 4))
+            end = opened.read(4)
+    except OSError as err:
+        raise InputError(f"{file}: cannot be read: {err.strerror}") from err
+    if start == b"PAR1":
+        if end not in (b"PAR1", b"PARE"):
+            raise InputError(f"{file}: is not a whole Parquet file: its end is missing")
+        return "parquet"
+    if file.suffix.lower() == ".parquet":
+        what = "is empty" if not start else "does not begin as Parquet files do"
+        raise InputError(f"{file}: is no Parquet file in spite of its name: it {what}")
+    if b"\0" in begin and file.suffix.lower() not in PACKED:
+        raise InputError(f"{file}: is neither Parquet nor a CSV file in UTF-8")
+    return "csv"
+
+
+def _data_files(folder: Path) -> Iterator[Path]:
+    """Files below a folder, but for those that Spark and others hide: names with _ or . first."""
+    for root, folders, files in os.walk(folder):
+        folders[:] = sorted(f for f in folders if not f.startswith(("_", ".")))
+        yield from (Path(root, f) for f in sorted(files) if not f.startswith(("_", ".")))
+
+
+def _tail_digest(file: str) -> str:
+    """A digest of the end of a file: for Parquet that is its footer, with counts and statistics."""
+    with open(file, "rb") as opened:
+        opened.seek(0, os.SEEK_END)
+        opened.seek(max(0, opened.tell() - 65_536))
+        return hashlib.sha256(opened.read()).hexdigest()
+
+
+def _called(kind: str) -> str:
+    return "Parquet" if kind == "parquet" else "CSV"
+
+
+def _told(err: Exception, schema: pa.Schema | None = None) -> str:
+    """What pyarrow says of a file, in the words of someone who wrote the file."""
+    text = first_line(err)
+    ragged = re.search(r"CSV parse error: (?:Row #\d+: )?Expected (\d+) columns, got (\d+):", text)
+    if ragged is not None:
+        line = text[ragged.end() :].strip()
+        return f"a line has {ragged[2]} fields, the first line has {ragged[1]}: {line}"
+    place = re.search(r"CSV column #(\d+): (?:Row #\d+: )?CSV conversion error to \w+:", text)
+    if place is not None and schema is not None and int(place[1]) < len(schema):
+        field = schema.field(int(place[1]))
+        return (
+            f"column {field.name!r}: {text[place.end() :].strip()}, but the values before are of "
+            f"type {field.type}"
+        )
+    return text
+
+
+def first_line(err: BaseException) -> str:
+    return str(err).splitlines()[0] if str(err) else type(err).__name__

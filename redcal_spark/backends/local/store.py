@@ -1,0 +1,349 @@
+"""The store without a JVM: Delta tables by delta-rs, files by pyarrow."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError
+
+from redcal_spark.backends.delta_protocol import known_log, not_written, unwritable
+from redcal_spark.backends.delta_types import delta_schema, unstorable
+from redcal_spark.backends.inputs import JoinedTable, RunTable, Side
+from redcal_spark.backends.local.delta_read import DeltaRsTable, load_version, quoted
+from redcal_spark.backends.local.delta_write import (
+    Remembering,
+    again,
+    check_partitions,
+    made_whole,
+    merge_rows,
+    once,
+    properties,
+    put_new,
+)
+from redcal_spark.backends.local.errors import is_delta, is_panic, odd_signs, unreadable
+from redcal_spark.backends.local.files import FileTable, first_line, open_files
+from redcal_spark.backends.local.folders import make_folder, remove_empty
+from redcal_spark.backends.names import elsewhere, problem_of_target
+from redcal_spark.backends.store import RECENT, Commit, Mode, Table, rows_of, writer_of
+from redcal_spark.backends.target import (
+    RUN_ID,
+    Existing,
+    Target,
+    check_rows,
+    is_append_only,
+    short_partitions,
+)
+from redcal_spark.config.folder import looked_for
+from redcal_spark.errors import ConflictError, InputError, RedcalError, RunError, UsageError
+
+
+class DeltaRsStore:
+    """Tables are paths here. Catalog names need Spark."""
+
+    name = "local"
+
+    def __init__(self) -> None:
+        self._made: dict[str, list[Path]] = {}  # folders made for tables, innermost first
+
+    def open(
+        self,
+        name: str,
+        version: int | str | None = None,
+        separator: str = ",",
+        fractions: Sequence[str] = (),
+    ) -> DeltaRsTable | FileTable:
+        path = Path(name)
+        if not os.path.exists(path):  # unlike that of Path, it takes names that are too long
+            other = elsewhere(name)
+            hint = f"; {other}" if other else looked_for(name)
+            raise InputError(f"{name}: no such file or folder{hint}")
+        if not os.path.isdir(path / "_delta_log"):
+            if version is not None:
+                raise InputError(
+                    f"{name}: has no version {version}: only Delta tables have versions, and "
+                    "this is none"
+                )
+            return open_files(name, separator, fractions)
+        if (odd := odd_signs(name)) is not None:
+            raise InputError(f"{name}: {odd}; rename the folder, or use engine.name: spark")
+        with unreadable(name, InputError, "not a readable Delta table"), known_log(name):
+            table = DeltaTable(name)
+        if version is not None:
+            load_version(name, table, version)
+        return DeltaRsTable(name, table)
+
+    def join(
+        self, main: Table, sides: Sequence[Side], id: str, policy: Literal["error", "inner"]
+    ) -> JoinedTable:
+        return JoinedTable(main, sides, id, policy)
+
+    def spare(self, name: str) -> None:
+        return None
+
+    def check_target(self, name: str, key: str) -> str | None:
+        problem = problem_of_target(name, key)
+        if problem is not None or not is_delta(name):
+            return problem
+        try:
+            with unreadable(name, InputError, "cannot be read"), known_log(name):
+                table = DeltaTable(name)
+                why = unwritable(table)
+        except InputError as err:
+            return f"{key}: {err}"
+        if key == "output.runs" and is_append_only(table.metadata().configuration):
+            return (
+                f"{key}: {name} takes new rows only (delta.appendOnly), but rows of runs change: "
+                "name another table"
+            )
+        return None if why is None else f"{key}: {not_written(name, why)}"
+
+    def check_schema(self, schema: pa.Schema) -> list[str]:
+        """Why rows of this schema could not be written."""
+        return unstorable(schema)
+
+    def write(
+        self,
+        name: str,
+        schema: pa.Schema,
+        batches: Iterable[pa.RecordBatch],
+        mode: Mode,
+        commit: Commit,
+    ) -> int:
+        def put(table: str, rows: pa.RecordBatchReader) -> None:
+            write_deltalake(
+                table,
+                rows,
+                mode=mode,
+                schema_mode="overwrite" if mode == "overwrite" else None,
+                commit_properties=properties(commit),
+            )
+
+        if commit.again and (done := self.written(name, commit)) is not None:
+            return done[0]
+        return self._put(name, schema, batches, put, commit)
+
+    def existing(self, name: str) -> Existing | None:
+        table = _table(name)
+        if table is None:
+            return None
+        said = table.metadata()
+        return Existing(
+            DeltaRsTable(name, table).schema,
+            tuple(said.partition_columns),
+            append_only=is_append_only(said.configuration),
+        )
+
+    def check_rows(self, target: Target, schema: pa.Schema) -> None:
+        if target.cluster_by:
+            raise UsageError(
+                "output.cluster_by: only Spark clusters tables; the local engine can partition "
+                "them (output.partition_by), or choose engine.name: spark"
+            )
+        old = self.existing(target.table)
+        check_rows(target, schema, old)
+        if old is not None and old.partitions and target.mode != "append":
+            check_partitions(target.table)
+
+    def put(
+        self, target: Target, schema: pa.Schema, batches: Iterable[pa.RecordBatch], commit: Commit
+    ) -> int:
+        if target.mode == "append":
+            batches = (_with_run(batch, commit.run_id) for batch in batches)
+        if target.partition_by:
+            batches = (short_partitions(batch, target.partition_by) for batch in batches)
+
+        def put(table: str, rows: pa.RecordBatchReader) -> None:
+            old = self.existing(table)
+            if target.mode == "merge" and old is not None:
+                merge_rows(table, rows, old, target, commit)
+                return
+            changes: Literal["overwrite", "merge"] | None = None
+            if target.evolve and old is not None:
+                changes = "merge" if target.mode == "append" else "overwrite"
+            write_deltalake(
+                table,
+                rows,
+                mode="append" if target.mode == "append" else "overwrite",
+                schema_mode=changes,
+                partition_by=list(target.partitions_for(old, rows.schema.names)) or None,
+                commit_properties=properties(commit),
+            )
+
+        return self._put(target.table, target.with_run(schema), batches, put, commit)
+
+    def _put(
+        self,
+        name: str,
+        schema: pa.Schema,
+        batches: Iterable[pa.RecordBatch],
+        put: Callable[[str, pa.RecordBatchReader], None],
+        commit: Commit,
+    ) -> int:
+        stored = delta_schema(schema)
+        if stored != schema:
+            batches = (batch.cast(stored) for batch in batches)
+        source = Remembering(batches)
+        rows = pa.RecordBatchReader.from_batches(stored, source)
+        try:
+            if is_delta(name):
+                _for_writing(name)
+                put(name, rows)
+            else:
+                put_new(Path(name), rows, put, commit)
+        except BaseException as err:
+            if source.error is not None:
+                raise source.error from None
+            ours = isinstance(err, RedcalError)
+            if isinstance(err, CommitFailedError):
+                raise ConflictError(
+                    f"{name}: another run wrote it meanwhile; start this one again"
+                ) from err
+            if (isinstance(err, Exception) or is_panic(err)) and not ours:
+                raise RunError(f"{name}: could not be written: {first_line(err)}") from err
+            raise
+        return self._version_of(name, commit)
+
+    def written(
+        self, name: str, commit: Commit, among: int | None = None
+    ) -> tuple[int, int] | None:
+        table = _table(name)
+        for entry in () if table is None else table.history(among):
+            if commit.wrote(entry.get("userMetadata")):
+                return int(entry["version"]), rows_of(entry.get("operationMetrics"))
+        return None
+
+    def of_run(self, table: Table, run_id: str) -> RunTable:
+        return RunTable(table, RUN_ID, run_id)
+
+    def _version_of(self, name: str, commit: Commit) -> int:
+        done = self.written(name, commit, RECENT)
+        if done is None:
+            raise RunError(f"{name}: the version just written is not in its history")
+        return done[0]
+
+    def merge(
+        self,
+        name: str,
+        rows: pa.Table,
+        same: Mapping[str, str],
+        commit: Commit,
+        *,
+        insert: bool = True,
+        update: bool = True,
+    ) -> None:
+        if not insert and not self.exists(name):
+            return
+        made = make_folder(Path(name))
+
+        def merge() -> None:
+            if not self.exists(name) and made_whole(Path(name), rows, commit):
+                self._made[name] = made
+                return
+            table = _for_writing(name)
+            old = {field.name for field in table.schema().fields}
+            merging = table.merge(
+                rows,
+                merge_schema=not {*rows.column_names} <= old,  # a ledger of an earlier release
+                predicate=" and ".join(f"target.{t} = source.{s}" for t, s in same.items()),
+                source_alias="source",
+                target_alias="target",
+                commit_properties=once(commit),
+            )
+            if update:
+                merging = merging.when_matched_update_all()
+            if insert:
+                merging = merging.when_not_matched_insert_all()
+            merging.execute()
+
+        try:
+            again(name, merge)
+        except RunError:
+            remove_empty(made)
+            raise
+
+    def delete(self, name: str, key: str, values: Sequence[str], commit: Commit) -> int:
+        if not values or not self.exists(name):
+            return 0
+        listed = ", ".join("'" + value.replace("'", "''") + "'" for value in values)
+        condition = f"{quoted(key)} in ({listed})"
+        wanted = pa.array(values, pa.string())
+
+        def delete() -> int:
+            table = _for_writing(name)
+            there = (batch[key] for batch in DeltaRsTable(name, table).batches([key]))
+            count = sum(int(pc.is_in(part, wanted).true_count) for part in there)
+            if count:
+                table.delete(condition, commit_properties=once(commit))
+            return count
+
+        return again(name, delete)
+
+    def compact(self, name: str, commit: Commit) -> tuple[int, int]:
+        if not self.exists(name):
+            return 0, 0
+
+        def compact() -> tuple[int, int]:
+            table = _for_writing(name)
+            before = len(table.file_uris())
+            table.optimize.compact(commit_properties=once(commit))
+            return before, len(DeltaTable(name).file_uris())
+
+        return again(name, compact)
+
+    def exists(self, name: str) -> bool:
+        return is_delta(name)
+
+    def drop(self, name: str) -> None:
+        shutil.rmtree(name, ignore_errors=True)
+        remove_empty(self._made.pop(name, []))
+
+    def read(self, name: str, equal: Mapping[str, str] | None = None) -> pa.Table | None:
+        table = _table(name)
+        if table is None:
+            return None
+        try:
+            opened = DeltaRsTable(name, table)
+            found = pa.Table.from_batches(opened.batches(), opened.schema)
+        except InputError as err:
+            raise RunError(str(err)) from err
+        for column, value in (equal or {}).items():
+            if column not in found.column_names:
+                has = ", ".join(found.column_names)
+                raise RunError(f"{name}: is another kind of table: no column {column!r}, but {has}")
+            found = found.filter(pc.equal(found[column], value))
+        return found
+
+    def last_writer(self, name: str) -> str | None:
+        if not is_delta(name):
+            return None
+        try:
+            return writer_of(DeltaTable(name).history(RECENT))
+        except (DeltaError, OSError):
+            return None
+
+
+def _table(name: str) -> DeltaTable | None:
+    if not is_delta(name):
+        return None
+    with unreadable(name, RunError, "cannot be read"), known_log(name):
+        return DeltaTable(name)
+
+
+def _for_writing(name: str) -> DeltaTable:
+    """A table that is about to be changed, unless it asks for more than delta-rs can do."""
+    table = DeltaTable(name)
+    why = unwritable(table)
+    if why is not None:
+        raise RunError(not_written(name, why))
+    return table
+
+
+def _with_run(batch: pa.RecordBatch, run_id: str) -> pa.RecordBatch:
+    return batch.append_column(RUN_ID, pa.repeat(pa.scalar(run_id, pa.string()), batch.num_rows))

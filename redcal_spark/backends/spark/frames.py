@@ -1,0 +1,176 @@
+"""Spark DataFrames in and out: schemas, fitting and applying."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql.functions import col
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
+from pyspark.sql.types import DataType, StringType, StructField, StructType, UserDefinedType
+
+from redcal_spark.backends.spark.scan import DRIVER_BUDGET, SparkScan, nameless
+from redcal_spark.backends.spark.scratch import Scratch
+from redcal_spark.backends.spark.ship import ship_package
+from redcal_spark.backends.spark.tasks import DDL, ApplyTask, ProblemsTask, dense_batch
+from redcal_spark.core.columns import Columns, Layout, plan
+from redcal_spark.core.kernel import Rules
+from redcal_spark.core.output_columns import OutputNames, extend
+from redcal_spark.core.patches import Patch
+from redcal_spark.core.reading import Problems
+from redcal_spark.core.roles import UNKNOWN, Roles
+from redcal_spark.core.scan import Scanner
+from redcal_spark.errors import InputError
+
+# PySpark 4.2 must be told the time zone of timestamps; earlier releases take UTC unasked.
+_ZONE: Any = (
+    {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_type).parameters else {}
+)
+FIRST_ROWS = 100
+
+
+def arrow_schema(frame: DataFrame, names: Sequence[str] | None = None) -> pa.Schema:
+    """The Arrow types of a frame's columns; those that Arrow cannot carry are named."""
+    fields, problems = [], []
+    for field in frame.schema.fields:
+        if names is not None and field.name not in names:
+            fields.append(pa.field(field.name, pa.null()))  # seen in messages only
+            continue
+        try:
+            fields.append(pa.field(field.name, _arrow_type(field.dataType)))
+        except PySparkException:
+            problems.append(
+                f"column {field.name!r} has type {field.dataType.simpleString()}, "
+                "which Arrow cannot carry; cast or drop it"
+            )
+    if problems:
+        raise InputError("\n".join(problems))
+    return pa.schema(fields)
+
+
+def _arrow_type(kind: DataType) -> pa.DataType:
+    if is_vector(kind):
+        return pa.list_(pa.float64())
+    return to_arrow_type(kind, **_ZONE)
+
+
+def is_vector(kind: DataType) -> bool:
+    """Spark ML's vectors, which are sparse or dense arrays of doubles."""
+    return isinstance(kind, UserDefinedType) and type(kind).__name__ == "VectorUDT"
+
+
+def vectors(frame: DataFrame) -> tuple[str, ...]:
+    return tuple(field.name for field in frame.schema.fields if is_vector(field.dataType))
+
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    return StructType([StructField(f.name, from_arrow_type(f.type), True) for f in schema])
+
+
+def layout_of(
+    frame: DataFrame,
+    columns: Columns,
+    n_classes: int | None,
+    labels: bool = True,
+    where: str = "the data",
+) -> Layout:
+    """What the columns hold; the first rows are looked at only where their types do not tell."""
+    names = columns.names(label=labels)
+    schema = arrow_schema(frame, names)
+    try:
+        layout = plan(schema, columns, where, n_classes, None, labels)
+        if layout.label is not None or not labels:
+            return layout
+    except InputError:
+        if not set(names) <= set(schema.names) or frame.isStreaming:
+            raise
+    first = next(iter(table_of(frame.limit(FIRST_ROWS), names).to_batches()), None)
+    return plan(schema, columns, where, n_classes, first, labels)
+
+
+def table_of(frame: DataFrame, names: Sequence[str]) -> pa.Table:
+    """Some columns at the driver. Missing ones are left to `plan` to name."""
+    arrow_schema(frame, names)
+    here = [name for name in frame.columns if name in names]
+    table = frame.select(*[column(name) for name in here]).toArrow()
+    dense = [dense_batch(batch, vectors(frame)) for batch in table.to_batches()]
+    return pa.Table.from_batches(dense) if dense else table
+
+
+def column(name: str) -> str:
+    """A column by its whole name, dots and all."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def scan_frame(
+    frame: DataFrame,
+    scanner: Scanner,
+    scratch: Scratch,
+    driver_budget: int = DRIVER_BUDGET,
+    threads: int | None = None,
+) -> SparkScan:
+    """The one scan, over the columns it needs."""
+    wanted = scanner.layout.columns.names(label=True)
+    if scanner.split is not None and scanner.split.column not in wanted:
+        wanted.append(scanner.split.column)
+    chosen = frame.select(*[column(name) for name in wanted])
+    return SparkScan(chosen, scanner, vectors(chosen), scratch, driver_budget, threads)
+
+
+def apply_to_frame(
+    frame: DataFrame,
+    columns: Columns,
+    n_classes: int,
+    rules: Rules,
+    log: Sequence[Patch],
+    names: OutputNames,
+    skip: bool,
+    roles: Roles = UNKNOWN,
+) -> tuple[DataFrame, Layout]:
+    """The frame with its new columns: one `mapInArrow`, batch or streaming; nothing runs yet."""
+    layout = layout_of(frame, columns, n_classes, labels=False)
+    schema = arrow_schema(frame)
+    names.check(schema.names, skip, "the data")
+    nothing = pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
+    new = extend(nothing, layout, rules, log, names, Problems(), 0, skip).schema
+    added = [
+        StructField(field.name, from_arrow_type(field.type), True)
+        for field in list(new)[len(schema) :]
+    ]
+    ship_package(frame.sparkSession)
+    task = ApplyTask(
+        layout, rules, tuple(log), tuple(frame.columns), names, skip, vectors(frame), roles
+    )
+    fields = [*frame.schema.fields, *added]
+    found = nameless(frame).mapInArrow(task, StructType(fields))
+    return plain_text(found, fields), layout
+
+
+def problems_of(frame: DataFrame, layout: Layout) -> Problems:
+    """All rows that cannot be used: one job."""
+    ship_package(frame.sparkSession)
+    names = layout.columns.names(label=False)
+    chosen = frame.select(*[column(name) for name in names])
+    task = ProblemsTask(layout, tuple(names), vectors(chosen))
+    found = nameless(chosen).mapInArrow(task, DDL).select("data").toArrow()
+    problems = Problems()
+    for cell in found.column("data"):
+        problems.merge(Problems.from_json(json.loads(cell.as_py())))
+    return problems
+
+
+def plain_text(frame: DataFrame, fields: Sequence[StructField]) -> DataFrame:
+    """Spark Connect names the collation of strings in a schema that is given to `mapInArrow`; Delta
+    would write it down, and delta-rs refuses to read it. A cast forgets it."""
+    if "connect" not in type(frame).__module__:
+        return frame
+    texts = {f.name for f in fields if isinstance(f.dataType, StringType)}
+    chosen = [(f.name, col(column(f.name))) for f in fields]
+    return frame.select(
+        *(c.cast("string").alias(name) if name in texts else c for name, c in chosen)
+    )

@@ -1,0 +1,99 @@
+"""What Spark does with a table of reconciled rows beyond writing frames: MERGE, clusters."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import expr
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+
+from redcal_spark.backends.spark.frames import column
+from redcal_spark.backends.spark.tables import Place
+from redcal_spark.backends.store import Commit
+from redcal_spark.backends.target import Target
+
+USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+_SPEAKING = threading.Lock()  # two merges in one session must not speak for each other
+
+
+def merge_rows(
+    place: Place, frame: DataFrame, old: DataFrame, target: Target, commit: Commit
+) -> None:
+    """Insert new rows, replace those that changed, leave all others as they are.
+
+    Rows that say nothing new are left out beforehand: Delta rewrites every file in which a row has
+    the id of a source row, whether the row is updated or not.
+    """
+    assert target.id is not None
+    id = column(target.id)
+    same = " and ".join([f"source.{id} = old.{id}", *_same(frame.schema, old.columns, target.id)])
+    changed = frame.alias("source").join(old.alias("old"), expr(same), "left_anti")
+    merge = changed.alias("source").mergeInto(
+        place.sql, expr(f"source.{id} = {place.in_merge}.{id}")
+    )
+    merge = merge.whenMatched().updateAll().whenNotMatched().insertAll()
+    if target.evolve:
+        merge = merge.withSchemaEvolution()
+    with saying(frame.sparkSession, commit):
+        merge.merge()
+
+
+def _same(new: StructType, there: Sequence[str], id: str) -> Iterator[str]:
+    """Conditions that a new row says nothing new. Nulls are equal to nulls."""
+    for field in new.fields:
+        ours, theirs = f"source.{column(field.name)}", f"old.{column(field.name)}"
+        if field.name == id:
+            continue
+        if field.name not in there:  # the table is about to get it, empty
+            yield f"{ours} is null"
+        elif _has_map(field.dataType):  # Spark compares no maps
+            yield f"to_json(struct({ours})) <=> to_json(struct({theirs}))"
+        else:
+            yield f"{ours} <=> {theirs}"
+
+
+def cluster(spark: SparkSession, place: Place, by: Sequence[str], commit: Commit) -> None:
+    """Cluster a table: writers of frames cannot, and what they overwrite is clustered no more."""
+    with saying(spark, commit):
+        spark.sql(f"ALTER TABLE {place.sql} CLUSTER BY ({', '.join(map(column, by))})")
+
+
+def _has_map(kind: DataType) -> bool:
+    if isinstance(kind, StructType):
+        return any(_has_map(field.dataType) for field in kind.fields)
+    if isinstance(kind, ArrayType):
+        return _has_map(kind.elementType)
+    return isinstance(kind, MapType)
+
+
+def saying(spark: SparkSession, commit: Commit) -> AbstractContextManager[None]:
+    """What the commit of a MERGE or of a statement in SQL says of itself."""
+    return settings(spark, {USER_METADATA: commit.user_metadata})
+
+
+@contextmanager
+def settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
+    """Settings of a session for as long as a MERGE takes.
+
+    Writes of frames take these as options, a MERGE has no options: Delta looks into the session's
+    settings.
+    """
+    with _SPEAKING:
+        before: dict[str, str | None] = {}
+        for key, value in wanted.items():
+            with suppress(PySparkException):  # some may not be changed, as on serverless
+                known = spark.conf.get(key, None)
+                spark.conf.set(key, value)
+                before[key] = known
+        try:
+            yield
+        finally:
+            for key, known in before.items():
+                if known is None:
+                    spark.conf.unset(key)
+                else:
+                    spark.conf.set(key, known)

@@ -1,0 +1,119 @@
+"""What a stream does with one batch of changed rows: one MERGE on the id, once.
+
+Spark Connect pickles it and runs it at the server, so that it holds plain data and no session.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql.functions import col, count, expr, lit, rank, when
+from pyspark.sql.functions import sum as sum_
+
+from redcal_spark.backends.spark.frames import column
+from redcal_spark.backends.spark.merge import USER_METADATA, settings
+from redcal_spark.backends.spark.tables import retried
+from redcal_spark.core.output_columns import OutputNames
+from redcal_spark.errors import InputError
+from redcal_spark.model.pair import ReconciledPair
+
+CHANGE, VERSION, TIME = "_change_type", "_commit_version", "_commit_timestamp"  # Delta's own names
+DELETED = "_redcal_deleted"
+TXN = "spark.databricks.delta.write.txn"
+EXAMPLES = 5
+
+
+@dataclass(frozen=True)
+class MergeBatch:
+    """Upserts the rows of a batch, and with the change data feed deletes those that were deleted.
+
+    sql, in_merge: the target in SQL, and in the conditions of a MERGE. stream: the name under which
+    the target knows which batches it has: Delta skips one that it has already.
+    """
+
+    pair: ReconciledPair
+    names: OutputNames
+    skip: bool
+    id: str
+    sql: str
+    in_merge: str
+    stream: str
+    user_metadata: str
+    feed: bool
+
+    def __call__(self, frame: DataFrame, batch: int) -> None:
+        latest = (
+            last_changes(frame, self.id) if self.feed else frame.withColumn(DELETED, lit(False))
+        )
+        kept = latest.where(~col(DELETED)).drop(DELETED)
+        if not self._check(latest):
+            return  # an OPTIMIZE, say, brings no rows
+        rows = self.pair.apply_to_frame(kept, self.names, self.skip)
+        source = rows.withColumn(DELETED, lit(False))
+        if self.feed:
+            gone = latest.where(DELETED).select(column(self.id), lit(True).alias(DELETED))
+            source = source.unionByName(gone.distinct(), allowMissingColumns=True)
+        self.merge(source, rows.columns, batch)
+
+    def _check(self, latest: DataFrame) -> bool:
+        """Whether there are rows at all. Their ids must tell them apart."""
+        ids = (
+            latest.select(col(column(self.id)).alias("id"), when(~col(DELETED), 1).alias("row"))
+            .groupBy("id")
+            .agg(count(lit(1)).alias("changes"), count("row").alias("rows"))
+        )
+        null, twice = col("id").isNull(), col("id").isNotNull() & (col("rows") > 1)
+        told = ids.agg(
+            sum_("changes").alias("changes"),
+            sum_(when(null, col("changes"))).alias("nulls"),
+            count(when(twice, 1)).alias("twice"),
+        ).first()
+        assert told is not None
+        if told["nulls"] or told["twice"]:
+            shown = ids.where(twice).orderBy("id").limit(EXAMPLES).collect()
+            raise InputError("\n  ".join(_in_words(told, [row[0] for row in shown])))
+        return bool(told["changes"])
+
+    def merge(self, source: DataFrame, names: list[str], batch: int) -> None:
+        equal = f"source.{column(self.id)} = {self.in_merge}.{column(self.id)}"
+        values: dict[str, Column] = {column(name): col(f"source.{column(name)}") for name in names}
+        deleted = col(f"source.{DELETED}")
+
+        def merge() -> None:
+            found: Any = source.alias("source").mergeInto(self.sql, expr(equal))
+            if self.feed:
+                found = found.whenMatched(deleted).delete()
+            found = found.whenMatched(~deleted).update(values)
+            found.whenNotMatched(~deleted).insert(values).merge()
+
+        said = {
+            USER_METADATA: self.user_metadata,
+            f"{TXN}AppId": self.stream,
+            f"{TXN}Version": str(batch),
+        }
+        # of the batch's own session, which no one else uses
+        with settings(source.sparkSession, said):
+            retried(merge)
+
+
+def last_changes(frame: DataFrame, id: str) -> DataFrame:
+    """What the change data feed says last of every id; DELETED tells whether the row is gone.
+
+    A commit that removes a row and adds it, as an overwrite does, has it in the end. So has an
+    update, unless it changed the id itself: then nothing comes after what was there before.
+    """
+    gone = col(CHANGE).isin("delete", "update_preimage")
+    newest_first = Window.partitionBy(column(id)).orderBy(col(VERSION).desc(), gone)
+    ranked = frame.withColumn(DELETED, gone).withColumn("_redcal_rank", rank().over(newest_first))
+    return ranked.where("_redcal_rank = 1").drop("_redcal_rank", CHANGE, VERSION, TIME)
+
+
+def _in_words(told: Any, shown: list[Any]) -> list[str]:
+    lines = ["the data: output.mode: merge needs an id on every row, and no id twice in a batch:"]
+    if told["nulls"]:
+        lines.append(f"{told['nulls']:,} rows without an id")
+    if told["twice"]:
+        lines.append(f"{told['twice']:,} ids more than once, such as {', '.join(map(str, shown))}")
+    return [*lines, "mend them, or start anew with output.mode: append and another output.table"]

@@ -1,0 +1,478 @@
+"""The store on Spark: Delta by path and by catalog name, Parquet, CSV.
+
+DataFrame reads and writes and SQL only, so that it works on Spark Connect too. Identifiers are
+quoted, values never pasted into SQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, DataFrameWriter, Row, SparkSession
+from pyspark.sql.functions import col, expr, lit
+
+from redcal_spark.backends.delta_protocol import UnsupportedTable
+from redcal_spark.backends.delta_types import delta_schema, unstorable
+from redcal_spark.backends.inputs import Side
+from redcal_spark.backends.local.delta_read import DeltaRsTable
+from redcal_spark.backends.local.files import FileTable
+from redcal_spark.backends.local.folders import beside, missing_folders, remove_empty
+from redcal_spark.backends.local.store import DeltaRsStore
+from redcal_spark.backends.names import problem_of_target
+from redcal_spark.backends.spark.errors import is_sparks, told
+from redcal_spark.backends.spark.frames import arrow_schema, column
+from redcal_spark.backends.spark.join import join_frames
+from redcal_spark.backends.spark.merge import cluster, merge_rows, saying
+from redcal_spark.backends.spark.scratch_folders import remove_folder
+from redcal_spark.backends.spark.tables import (
+    Place,
+    SparkTable,
+    check_collations,
+    explained,
+    retried,
+    spark_types,
+    texts_for_fractions,
+    unread,
+    unwritten,
+)
+from redcal_spark.backends.spark.targets import check_names, check_numbered, is_mapped
+from redcal_spark.backends.store import RECENT, Commit, Mode, rows_of, version_at, writer_of
+from redcal_spark.backends.target import RUN_ID, Existing, Target, check_rows, is_append_only
+from redcal_spark.errors import InputError, RunError
+
+
+class SparkStore:
+    """Tables are paths that the workers see, or names in the catalog."""
+
+    name = "spark"
+
+    def __init__(self, spark: SparkSession):
+        self.spark = spark
+        self._made: dict[str, list[Path]] = {}  # folders made for tables, innermost first
+        self._local = DeltaRsStore()  # for what can be seen of paths without reading tables
+
+    def open(
+        self,
+        name: str,
+        version: int | str | None = None,
+        separator: str = ",",
+        fractions: Sequence[str] = (),
+    ) -> SparkTable:
+        place = Place(name).absolute
+        if place.is_here and not Path(name, "_delta_log").is_dir():
+            return self._open_files(name, version, separator, fractions)
+        table, why = self._seen(name, version) if place.is_here else (None, None)
+        found = self._pinned(name, place, version, why) if table is None else table.identity()
+        reader = self.spark.read.option("versionAsOf", str(found["version"]))
+
+        def frame() -> DataFrame:
+            if place.is_path:
+                return reader.format("delta").load(place.name)
+            return reader.table(place.sql)
+
+        newest = partial(self._newest, name)
+        return SparkTable(name, frame, lambda: found, table, newest)
+
+    def _newest(self, name: str) -> int:
+        return int(self.history(name, 1)[0]["version"])
+
+    def _seen(
+        self, name: str, version: int | str | None
+    ) -> tuple[DeltaRsTable | None, InputError | None]:
+        """A Delta table as this process sees it: looked up quicker, refused in the same words.
+
+        Not so if only Spark can read it; then, what is wrong with it in the eyes of delta-rs.
+        """
+        try:
+            self._local.open(name)
+        except InputError as err:
+            return None, err
+        try:
+            table = self._local.open(name, version)
+        except UnsupportedTable as err:  # that version asks for more than the newest one
+            return None, err
+        assert isinstance(table, DeltaRsTable)
+        return table, None
+
+    def _open_files(
+        self, name: str, version: int | str | None, separator: str, fractions: Sequence[str]
+    ) -> SparkTable:
+        # the embedded store tells what is wrong with files, in the same words
+        table = self._local.open(name, version, separator, fractions)
+        assert isinstance(table, FileTable)
+        files = [str(Path(f).absolute()) for f in table.files]
+
+        def frame() -> DataFrame:
+            if table.kind == "parquet":
+                reader = self.spark.read
+                if Path(name).is_dir():
+                    reader = reader.option("basePath", str(Path(name).absolute()))
+                return reader.parquet(*files)
+            kinds = spark_types(table.schema)
+            reader = self.spark.read
+            if table.folders:
+                reader = reader.option("basePath", str(Path(name).absolute()))
+            rows = (
+                reader.schema(texts_for_fractions(kinds))
+                .options(header=True, sep=separator, multiLine=True, escape='"', mode="FAILFAST")
+                .csv(files)
+            )
+            return rows.select(
+                *(col(column(f.name)).cast(f.dataType).alias(f.name) for f in kinds.fields)
+            )
+
+        return SparkTable(name, frame, table.identity, table)
+
+    def _pinned(
+        self, name: str, place: Place, version: int | str | None, why: InputError | None
+    ) -> dict[str, Any]:
+        """The version to read, as a number, so that every pass reads the same rows.
+
+        why: what is wrong with it in other eyes, told if Spark cannot read it either. Times are
+        those of Delta's history: of the files of the log.
+        """
+
+        def refusal(err: Exception) -> Exception:
+            if why is not None and not isinstance(why, UnsupportedTable):
+                return why
+            if "NOT_FOUND" in str(err) and not place.is_path:
+                return InputError(f"{name}: no such table in the catalog")
+            return InputError(f"{name}: not a readable Delta table: {told(err)}")
+
+        with explained(refusal):
+            entries = self.spark.sql(f"DESCRIBE HISTORY {place.sql}").select("version", "timestamp")
+            found = [(int(r["version"]), _utc(r["timestamp"])) for r in entries.collect()]
+            detail = self.spark.sql(f"DESCRIBE DETAIL {place.sql}").select("id").collect()[0]
+        newest = max(v for v, _ in found)
+        if version is None:
+            chosen = newest
+        elif isinstance(version, int):
+            if version not in {v for v, _ in found}:
+                gone = " (older ones may have been cleaned up)" if version < newest else ""
+                raise InputError(f"{name}: has no version {version}; the newest is {newest}{gone}")
+            chosen = version
+        else:
+            chosen = version_at(name, found, version)
+        return {"kind": "delta", "table": name, "version": int(chosen), "id": detail["id"]}
+
+    def join(
+        self, main: SparkTable, sides: Sequence[Side], id: str, policy: Literal["error", "inner"]
+    ) -> SparkTable:
+        tables: list[Any] = [main, *(side.table for side in sides)]
+        with explained(main.explain):
+            frame = join_frames(main, sides, id, policy)
+        return SparkTable(
+            main.name,
+            lambda: frame,
+            lambda: {"kind": "join", "tables": [table.identity() for table in tables]},
+        )
+
+    def spare(self, name: str) -> DeltaRsStore | None:
+        return self._local if Place(name).is_here else None
+
+    def check_target(self, name: str, key: str) -> str | None:
+        place = Place(name)
+        return problem_of_target(name, key) if place.is_here else None
+
+    def check_schema(self, schema: pa.Schema) -> list[str]:
+        return unstorable(schema)
+
+    def write(
+        self,
+        name: str,
+        schema: pa.Schema,
+        batches: Iterable[pa.RecordBatch],
+        mode: Mode,
+        commit: Commit,
+    ) -> int:
+        """Write rows that are at the driver, into one file."""
+        return self.write_frame(name, self._made_of(schema, batches).coalesce(1), mode, commit)
+
+    def write_frame(
+        self, name: str, frame: DataFrame, mode: Mode, commit: Commit, *, evolve: bool = False
+    ) -> int:
+        """Write a frame as one version. A repeat of the same phase of a run is skipped by Delta.
+
+        evolve: columns that the table has not are added to it.
+        """
+        place = Place(name).absolute
+        if commit.again and (done := self.written(name, commit)) is not None:
+            return done[0]
+        if mode == "append" and not place.is_path and not self._exists(place):
+            # a CREATE TABLE AS SELECT would not keep what the commit says of itself
+            self._create(place, name, frame.limit(0))
+        writer = self._writer(frame, mode, commit)
+        if mode == "overwrite":
+            writer = writer.option("overwriteSchema", "true")
+        elif evolve:
+            writer = writer.option("mergeSchema", "true")
+        self._save(writer, place, name, commit)
+        return self._version_of(name, commit)
+
+    def _writer(self, frame: DataFrame, mode: Mode, commit: Commit) -> DataFrameWriter:
+        return (
+            frame.write.format("delta")
+            .mode(mode)
+            .option("userMetadata", commit.user_metadata)
+            .option("txnAppId", commit.run_id)  # each table has transactions of its own
+            .option("txnVersion", str(commit.phase))
+        )
+
+    def _save(self, writer: DataFrameWriter, place: Place, name: str, commit: Commit) -> None:
+        def save() -> None:
+            if not place.is_path:
+                writer.saveAsTable(place.sql)
+            elif place.is_here and not self._exists(place):
+                _save_new(writer, Path(place.name), commit)
+            else:
+                writer.save(place.name)
+
+        with explained(partial(unwritten, name)):
+            retried(save)
+
+    def _mark(self, place: Place, name: str, commit: Commit) -> None:
+        """An empty version that says that the run was here."""
+        nothing = self._frame(place).limit(0)
+        self._save(self._writer(nothing, "append", commit), place, name, commit)
+
+    # --- reconciled rows ------------------------------------------------------------------------
+
+    def existing(self, name: str) -> Existing | None:
+        place = Place(name).absolute
+        if not self._exists(place):
+            return None
+        with explained(partial(unread, name)):
+            frame = self._frame(place)
+            check_collations(name, frame.schema)
+            schema = arrow_schema(frame)
+            found = self.spark.sql(f"DESCRIBE DETAIL {place.sql}")
+            detail = found.select("partitionColumns", "clusteringColumns", "properties").first()
+        assert detail is not None
+        partitions, clusters, properties = (part or () for part in detail)
+        said = dict(properties)
+        layout = tuple(partitions), tuple(clusters)
+        return Existing(schema, *layout, is_mapped(said), is_append_only(said))
+
+    def check_rows(self, target: Target, schema: pa.Schema) -> None:
+        old = self.existing(target.table)
+        check_rows(target, schema, old)
+        check_names(target, schema, old)
+        place = Place(target.table).absolute
+        if old is not None and place.is_here:
+            check_numbered(target, place.name)
+
+    def put(
+        self, target: Target, schema: pa.Schema, batches: Iterable[pa.RecordBatch], commit: Commit
+    ) -> int:
+        return self.put_frame(target, self._made_of(schema, batches), commit)
+
+    def _made_of(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> DataFrame:
+        """Rows that are at the driver as a frame, in the types that the embedded store writes."""
+        stored = delta_schema(schema)
+        table = pa.Table.from_batches(list(batches), schema).cast(stored)
+        rows: Any = table if table.num_rows else []  # PySpark takes no empty table
+        return self.spark.createDataFrame(rows, spark_types(stored))
+
+    def put_frame(self, target: Target, frame: DataFrame, commit: Commit) -> int:
+        """Put a frame's rows into their table as the target says; returns the version."""
+        name = target.table
+        place = Place(name).absolute
+        old = self.existing(name)
+        if target.mode == "merge" and old is not None:
+            with explained(partial(unwritten, name)):
+                retried(lambda: merge_rows(place, frame, self._frame(place), target, commit))
+            if self.written(name, commit, RECENT) is None:
+                # nothing differed, or the session may not say who writes: an empty version says it
+                self._mark(place, name, commit)
+            return self._version_of(name, commit)
+        mode: Mode = "append" if target.mode == "append" else "overwrite"
+        if mode == "append":
+            frame = frame.withColumn(RUN_ID, lit(commit.run_id))
+        new = old is None and not place.is_path
+        # an append that makes a table in a catalog would not keep what the commit says of itself
+        writer = self._writer(frame, "overwrite" if new else mode, commit)
+        if partitions := target.partitions_for(old, frame.columns):
+            writer = writer.partitionBy(*partitions)
+        if target.evolve and old is not None:
+            change = "mergeSchema" if mode == "append" else "overwriteSchema"
+            writer = writer.option(change, "true")
+        self._save(writer, place, name, commit)
+        if mode == "overwrite" and (clusters := target.clusters_for(old, frame.columns)):
+            with explained(partial(unwritten, name)):
+                cluster(self.spark, place, clusters, commit)
+        return self._version_of(name, commit)
+
+    def written(
+        self, name: str, commit: Commit, among: int | None = None
+    ) -> tuple[int, int] | None:
+        if not self.exists(name):
+            return None
+        ours = [row for row in self.history(name, among) if commit.wrote(row["userMetadata"])]
+        if not ours:
+            return None
+        # the rows are in the first of them, a change of how they are laid out may follow
+        return int(ours[0]["version"]), max(rows_of(row["operationMetrics"]) for row in ours)
+
+    def of_run(self, table: SparkTable, run_id: str) -> SparkTable:
+        return SparkTable(
+            table.name,
+            lambda: table.frame.where(col(RUN_ID) == run_id),
+            lambda: table.identity() | {RUN_ID: run_id},
+        )
+
+    def _version_of(self, name: str, commit: Commit) -> int:
+        done = self.written(name, commit, RECENT)
+        if done is None:
+            raise RunError(f"{name}: the version just written is not in its history")
+        return done[0]
+
+    def history(self, name: str, limit: int | None = None) -> list[Row]:
+        """Versions and what their commits say of themselves, newest first."""
+        most = "" if limit is None else f" LIMIT {limit:d}"
+        sql = f"DESCRIBE HISTORY {Place(name).absolute.sql}{most}"
+        return self.spark.sql(sql).select("version", "userMetadata", "operationMetrics").collect()
+
+    def merge(
+        self,
+        name: str,
+        rows: pa.Table,
+        same: Mapping[str, str],
+        commit: Commit,
+        *,
+        insert: bool = True,
+        update: bool = True,
+    ) -> None:
+        place = Place(name).absolute
+        source = self.spark.createDataFrame(rows)
+        if not self._exists(place):
+            if not insert:
+                return
+            self._made[name] = missing_folders(place.name) if place.is_path else []
+            self._create(place, name, source.limit(0))
+        equal = " and ".join(
+            f"source.{column(s)} = {place.in_merge}.{column(t)}" for t, s in same.items()
+        )
+        new = {*rows.column_names} - {*self._frame(place).columns}
+
+        def merge() -> None:
+            merging = source.alias("source").mergeInto(place.sql, expr(equal))
+            if new:  # a ledger of an earlier release
+                merging = merging.withSchemaEvolution()
+            if update:
+                merging = merging.whenMatched().updateAll()
+            if insert:
+                merging = merging.whenNotMatched().insertAll()
+            merging.merge()
+
+        with explained(partial(unwritten, name)):
+            retried(merge)
+
+    def delete(self, name: str, key: str, values: Sequence[str], commit: Commit) -> int:
+        place = Place(name).absolute
+        if not values or not self._exists(place):
+            return 0
+        count = self._frame(place).where(col(column(key)).isin(list(values))).count()
+        if not count:
+            return 0
+        gone = self.spark.createDataFrame([(value,) for value in values], "gone string")
+        same = f"source.gone = {place.in_merge}.{column(key)}"
+
+        def delete() -> None:  # a DELETE in SQL takes no parameters
+            merging = gone.alias("source").mergeInto(place.sql, expr(same))
+            merging.whenMatched().delete().merge()
+
+        with explained(partial(unwritten, name)), saying(self.spark, commit):
+            retried(delete)
+        return count
+
+    def compact(self, name: str, commit: Commit) -> tuple[int, int]:
+        place = Place(name).absolute
+        if not self._exists(place):
+            return 0, 0
+
+        def files() -> int:
+            detail = self.spark.sql(f"DESCRIBE DETAIL {place.sql}").select("numFiles").collect()
+            return int(detail[0][0])
+
+        before = files()
+        with explained(partial(unwritten, name)), saying(self.spark, commit):
+            retried(lambda: self.spark.sql(f"OPTIMIZE {place.sql}").collect())
+        return before, files()
+
+    def exists(self, name: str) -> bool:
+        return self._exists(Place(name).absolute)
+
+    def drop(self, name: str) -> None:
+        place = Place(name).absolute
+        if not place.is_path:
+            self.spark.sql(f"DROP TABLE IF EXISTS {place.sql}")
+            return
+        remove_folder(place.name)
+        remove_empty(self._made.pop(name, []))
+
+    def _create(self, place: Place, name: str, empty: DataFrame) -> None:
+        """An empty table, unless someone else has made it meanwhile."""
+        writer = empty.write.format("delta").mode("ignore")
+        try:
+            if place.is_path:
+                writer.save(place.name)
+            else:
+                writer.saveAsTable(place.sql)
+        except Exception as err:
+            if not is_sparks(err):
+                raise
+            if not self._exists(place):
+                raise unwritten(name, err) from err
+
+    def _exists(self, place: Place) -> bool:
+        if place.is_here:  # a first write that died leaves a log without a commit
+            return self._local.exists(place.name)
+        try:
+            self.spark.sql(f"DESCRIBE DETAIL {place.sql}").collect()
+        except PySparkException:
+            return False
+        return True
+
+    def read(self, name: str, equal: Mapping[str, str] | None = None) -> pa.Table | None:
+        place = Place(name).absolute
+        if not self._exists(place):
+            return None
+        frame = self._frame(place)
+        for name_, value in (equal or {}).items():
+            if name_ not in frame.columns:
+                has = ", ".join(frame.columns)
+                raise RunError(f"{name}: is another kind of table: no column {name_!r}, but {has}")
+            frame = frame.where(col(column(name_)) == value)
+        return frame.toArrow()
+
+    def _frame(self, place: Place) -> DataFrame:
+        """The newest version."""
+        if place.is_path:
+            return self.spark.read.format("delta").load(place.name)
+        return self.spark.read.table(place.sql)
+
+    def last_writer(self, name: str) -> str | None:
+        if not self.exists(name):
+            return None
+        return writer_of(entry.asDict() for entry in self.history(name, RECENT))
+
+
+def _utc(time: datetime) -> datetime:
+    """Spark gives local times without a zone."""
+    return time.astimezone(UTC)
+
+
+def _save_new(writer: DataFrameWriter, path: Path, commit: Commit) -> None:
+    """Make a table: beside its place, then move it there, so that it is whole or not at all."""
+    with beside(path, commit.run_id) as partial:
+        writer.save(str(partial))
+        try:
+            partial.rename(path)
+        except OSError:  # meanwhile someone else has made it, or Spark's disk is not ours
+            writer.save(str(path))

@@ -1,0 +1,74 @@
+"""What can be seen of a Spark write beforehand: names, and what the table that is there allows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from redcal_spark.backends.delta_protocol import always_numbered
+from redcal_spark.backends.delta_types import is_list
+from redcal_spark.backends.target import Existing, Target
+from redcal_spark.errors import UsageError
+
+NOT_IN_NAMES = " ,;{}()\n\t="  # but in tables with column mapping, which delta-rs does not write
+
+
+def is_mapped(properties: Mapping[str, str]) -> bool:
+    """Whether columns have other names in the files; a mapping can be switched off again."""
+    return properties.get("delta.columnMapping.mode", "none") != "none"
+
+
+def check_names(target: Target, schema: pa.Schema, old: Existing | None) -> None:
+    """Refuse names that Spark would refuse only after the fit; those of fields in columns too."""
+    quoted = [name for name in schema.names if "`" in name]
+    if target.mode == "merge" and quoted:
+        raise UsageError(
+            "output.mode: Spark merges no columns with a backtick in their names: "
+            f"{', '.join(map(repr, quoted))}; rename them, or use overwrite or append"
+        )
+    odd = [path for path, name in _names(schema) if not set(name).isdisjoint(NOT_IN_NAMES)]
+    if odd and not (old is not None and old.any_name):
+        raise UsageError(
+            f"output.table: Spark writes no columns with any of {NOT_IN_NAMES!r} in their "
+            f"names: {', '.join(map(repr, odd))}; rename them, or use engine.name: local, or a "
+            "table with delta.columnMapping.mode = name"
+        )
+
+
+def check_numbered(target: Target, path: str) -> None:
+    """Refuse a table that makes the values of a column itself: Delta would, after the fit.
+
+    Spark does not tell of such columns; the log does, where delta-rs can read it.
+    """
+    try:
+        numbered = always_numbered(DeltaTable(path))
+    except (DeltaError, OSError):
+        return
+    if numbered:
+        raise UsageError(
+            f"output.table: {target.table} numbers {', '.join(map(repr, numbered))} itself "
+            "(GENERATED ALWAYS AS IDENTITY) and takes no values for it; name another table"
+        )
+
+
+def _names(schema: pa.Schema) -> Iterator[tuple[str, str]]:
+    """Names of columns and of all fields in them, each with where it is."""
+    for field in schema:
+        yield field.name, field.name
+        yield from _inside(field.type, field.name)
+
+
+def _inside(kind: pa.DataType, path: str) -> Iterator[tuple[str, str]]:
+    if pa.types.is_struct(kind):
+        for number in range(kind.num_fields):
+            field = kind.field(number)
+            yield f"{path}.{field.name}", field.name
+            yield from _inside(field.type, f"{path}.{field.name}")
+    elif pa.types.is_map(kind):
+        yield from _inside(kind.key_type, f"{path}.key")
+        yield from _inside(kind.item_type, f"{path}.value")
+    elif is_list(kind):
+        yield from _inside(kind.value_type, f"{path}.element")

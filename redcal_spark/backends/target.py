@@ -1,0 +1,205 @@
+"""Where reconciled rows go, how they get there, and what can be seen beforehand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import quote
+
+import pyarrow as pa
+
+from redcal_spark.backends.delta_types import delta_schema, delta_type
+from redcal_spark.config.schema import Config
+from redcal_spark.core.columns import Columns, value_of
+from redcal_spark.core.losses import LossFamily
+from redcal_spark.core.output_columns import OutputNames, tag
+from redcal_spark.errors import InputError, UsageError
+
+MAX_FOLDER = 250  # signs of a folder's name; file systems take 255
+RUN_ID = "run_id"  # the column that tells the runs of an appended table apart
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """The table of reconciled rows: its name, the new columns, and how rows get into it.
+
+    suffix, skip: of the new columns, and whether bad rows pass through. normalise: scores that sum
+    to 1 are added. id: what rows are merged on. partition_by, cluster_by: for a new table; nothing
+    keeps what an old one has. evolve: an old table with other columns is changed, not refused.
+    """
+
+    table: str
+    suffix: str = "_reconciled"
+    skip: bool = False
+    normalise: bool = False
+    mode: Literal["overwrite", "merge", "append"] = "overwrite"
+    id: str | None = None
+    partition_by: tuple[str, ...] = ()
+    cluster_by: tuple[str, ...] = ()
+    evolve: bool = False
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        """The partition columns that are asked for."""
+        runs = (RUN_ID,) if self.mode == "append" else ()
+        return tuple(dict.fromkeys((*runs, *self.partition_by)))
+
+    def partitions_for(self, old: Existing | None, names: Sequence[str]) -> tuple[str, ...]:
+        """The partition columns of the table once rows of these columns are in it."""
+        if self.partitions or old is None or self.cluster_by:
+            return self.partitions
+        return tuple(name for name in old.partitions if name in names)
+
+    def clusters_for(self, old: Existing | None, names: Sequence[str]) -> tuple[str, ...]:
+        """The columns that the table is clustered by then."""
+        if self.cluster_by or old is None or self.partitions:
+            return self.cluster_by
+        return tuple(name for name in old.clusters if name in names)
+
+    def names(self, columns: Columns, losses: LossFamily) -> OutputNames:
+        """The names of the new columns: those that every job writes."""
+        return OutputNames(columns, losses, self.suffix, roles=True, normalise=self.normalise)
+
+    def with_run(self, schema: pa.Schema) -> pa.Schema:
+        """The schema of the rows as they are written: appended ones name their run."""
+        return schema.append(pa.field(RUN_ID, pa.string())) if self.mode == "append" else schema
+
+
+@dataclass(frozen=True)
+class Existing:
+    """A target that is there already.
+
+    any_name: its columns may have any sign in their names. append_only: its rows never change.
+    """
+
+    schema: pa.Schema
+    partitions: tuple[str, ...] = ()
+    clusters: tuple[str, ...] = ()
+    any_name: bool = False
+    append_only: bool = False
+
+
+def target_of(config: Config) -> Target:
+    """What a configuration says of its rows."""
+    output = config.output
+    return Target(
+        table=output.table,
+        suffix=output.suffix,
+        skip=config.input.on_bad_rows == "skip",
+        normalise=output.normalise,
+        mode=output.mode,
+        id=config.input.id,
+        partition_by=output.partition_by or (),
+        cluster_by=output.cluster_by or (),
+        evolve=output.schema_ == "evolve",
+    )
+
+
+def check_rows(target: Target, schema: pa.Schema, existing: Existing | None) -> None:
+    """Refuse rows that the target could not take. `schema`: theirs, without a run."""
+    check_append_only(target, existing)
+    problems = _column_problems(target, schema)
+    if existing is not None and not problems:
+        problems = _drift(target, delta_schema(target.with_run(schema)), existing)
+    if problems:
+        raise UsageError("\n".join(problems))
+
+
+def is_append_only(properties: Mapping[str, str]) -> bool:
+    return properties.get("delta.appendOnly", "").lower() == "true"
+
+
+def check_append_only(target: Target, old: Existing | None) -> None:
+    if old is not None and old.append_only and target.mode != "append":
+        raise UsageError(
+            f"output.table: {target.table} takes new rows only (delta.appendOnly): use "
+            "output.mode: append, or name another table"
+        )
+
+
+def _column_problems(target: Target, schema: pa.Schema) -> list[str]:
+    told = []
+    if target.mode == "append" and RUN_ID in (name.casefold() for name in schema.names):
+        told.append(
+            f"output.mode: append adds a column {RUN_ID!r}, and the rows have one already: rename "
+            "it in the input"
+        )
+    names = target.with_run(schema).names
+    for key, columns in (("partition_by", target.partition_by), ("cluster_by", target.cluster_by)):
+        for name in columns:
+            if name not in names:
+                told.append(f"output.{key}: no column {name!r}; there are: {', '.join(names)}")
+            elif key == "partition_by" and "/" in name:
+                told.append(f"output.{key}: column {name!r}: a folder's name cannot have a '/'")
+            elif name != RUN_ID and pa.types.is_nested(schema.field(name).type):
+                kind = delta_type(schema.field(name).type)
+                told.append(f"output.{key}: column {name!r} has type {kind}, which cannot be used")
+    return told
+
+
+def short_partitions(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
+    """The batch, if the values of its partition columns fit the names of folders."""
+    for name in columns:
+        for value in map(value_of, batch.column(name).unique()):
+            folder = quote(f"{name}={value}", safe="")
+            if len(folder) > MAX_FOLDER:
+                raise InputError(
+                    f"output.partition_by: column {name!r} has a value of {len(str(value))} signs, "
+                    f"too long for the name of a folder: {str(value)[:40]!r}..."
+                )
+    return batch
+
+
+def _drift(target: Target, new: pa.Schema, old: Existing) -> list[str]:
+    """What the existing table would have to change for these rows, and the way out."""
+    given = {field.name: delta_type(field.type) for field in new}
+    there = {field.name: delta_type(field.type) for field in old.schema}
+    added = [f"  new: {name!r}, {kind}" for name, kind in given.items() if name not in there]
+    missing = [f"  missing: {name!r}, {kind}" for name, kind in there.items() if name not in given]
+    retyped = [
+        f"  of another type: {name!r} is {there[name]}, would be {kind}"
+        for name, kind in given.items()
+        if there.get(name, kind) != kind
+    ]
+    parted = _laid_out_otherwise(target, old)
+    found = [*added, *missing, *retyped, *parted]
+    fixed = [*retyped, *parted]  # only a new version of the whole table can change these
+    if not found or (target.evolve and (target.mode == "overwrite" or not fixed)):
+        return []
+    if target.mode == "overwrite":
+        way_out = "output.schema: evolve overwrites them too"
+    elif not fixed:
+        way_out = "output.schema: evolve adds new columns and leaves missing ones empty"
+    else:
+        way_out = f"mode: {target.mode} cannot change this; name another output.table"
+    head = f"output.table: {target.table} is there with other columns than would be written:"
+    return ["\n".join([head, *found, f"  ({way_out})", *_upgrade(target, given, there)])]
+
+
+def _upgrade(target: Target, given: Mapping[str, str], there: Mapping[str, str]) -> list[str]:
+    """A column of ours that an earlier release did not write yet."""
+    ours = tag(target.suffix)
+    name = f"split{ours}"
+    if name not in given or name in there or f"touched{ours}" not in there:
+        return []
+    told = f"an earlier release wrote the table, without {name!r}; once with"
+    return [f"  ({told} --set output.schema=evolve, and later runs need nothing)"]
+
+
+def _laid_out_otherwise(target: Target, old: Existing) -> list[str]:
+    told = []
+    wanted = (
+        ("partitioned", target.partitions, old.partitions),
+        ("clustered", target.cluster_by, old.clusters),
+    )
+    for word, asked, has in wanted:
+        if asked and asked != has:
+            told.append(f"  {word} by: {_listed(has)}, would be {_listed(asked)}")
+    if target.cluster_by and old.partitions:
+        told.append(f"  partitioned by: {_listed(old.partitions)}, would be clustered")
+    return told
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names)) or "nothing"

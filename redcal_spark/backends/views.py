@@ -1,0 +1,71 @@
+"""Parts of a table: some of its columns, or the rows whose ids another table has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from redcal_spark.backends.store import Table
+from redcal_spark.backends.target import Target
+from redcal_spark.core.cells import Hashes, cell_hashes
+from redcal_spark.core.roles import Roles
+from redcal_spark.core.scan import Piece, each_alone
+from redcal_spark.model.pair import ReconciledPair
+
+# Rows as a pair would write them there, and what they were to its fit.
+Made = tuple[ReconciledPair, Target, Roles]
+
+
+class View:
+    """A table of which some rows or columns are left out."""
+
+    def __init__(self, table: Table, schema: pa.Schema):
+        self.name = table.name
+        self.schema = schema
+        self._table = table
+
+    def count(self) -> int | None:
+        return None
+
+    def identity(self) -> dict[str, Any]:
+        return self._table.identity()
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        raise NotImplementedError
+
+    def pieces(self, columns: Sequence[str]) -> Iterator[Piece]:
+        return each_alone(self.batches(columns))
+
+
+class Columns(View):
+    """Some of the columns."""
+
+    def __init__(self, table: Table, names: Sequence[str]):
+        super().__init__(table, pa.schema([table.schema.field(name) for name in names]))
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        return self._table.batches(self.schema.names if columns is None else columns)
+
+
+class WithIds(View):
+    """The rows whose id another table has; or those whose id it has not.
+
+    Ids are held as hashes, eight bytes each.
+    """
+
+    def __init__(self, table: Table, other: Table, id: str, inside: bool):
+        super().__init__(table, table.schema)
+        self._id, self._inside = id, inside
+        found = [cell_hashes(batch.column(0)) for batch in other.batches([id])]
+        self._known: Hashes = np.unique(np.concatenate([np.zeros(0, np.uint64), *found]))
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        wanted = list(self.schema.names if columns is None else columns)
+        for batch in self._table.batches(list(dict.fromkeys([*wanted, self._id]))):
+            known = np.isin(cell_hashes(batch.column(self._id)), self._known)
+            kept = batch.filter(pa.array(known if self._inside else ~known))
+            if kept.num_rows:
+                yield kept.select(wanted)

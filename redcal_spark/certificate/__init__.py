@@ -1,0 +1,1 @@
+"""What may be said of a fitted pair, with bounds, measurements and verdicts."""

@@ -1,0 +1,285 @@
+"""The certificate: every guarantee with its bound, what was measured, and a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, get_args
+
+from redcal_spark.certificate import history_checks, log_checks, paired_checks
+from redcal_spark.certificate.case import Case
+from redcal_spark.certificate.check import Check, Fitted, Kind, Measure, SplitName, Verdict
+from redcal_spark.certificate.exact_numbers import Number, Root, at_least, number_of, text_of
+from redcal_spark.certificate.guarantees import fitted
+from redcal_spark.certificate.holdout import Held, judged, measures, statements
+from redcal_spark.certificate.intervals import Interval, Level
+from redcal_spark.certificate.sample_size import enough_rows
+from redcal_spark.core.history import Point
+from redcal_spark.core.metrics import Totals
+from redcal_spark.errors import ModelFileError
+
+__all__ = ["Certificate", "Check", "Interval", "Measure", "Number", "Root", "Verdict", "certify"]
+
+SCHEMA_VERSION = 2
+DELTA = Fraction(1, 20)
+OLD = "an earlier release certified this run; `redcal evaluate` tells what its holdout rows say"
+VERDICTS: tuple[Verdict, ...] = ("violated", "undecided", "not covered", "not done", "holds")
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What was promised of a reconciled pair, and what is so."""
+
+    checks: tuple[Check, ...]
+    measures: tuple[Measure, ...] = ()
+    level: Level | None = None  # of what is said of new rows, all of it together
+
+    @property
+    def delta(self) -> Fraction:
+        return DELTA if self.level is None else self.level.delta
+
+    @property
+    def candidates(self) -> int:
+        """Among how many prefixes of its log the guard chose."""
+        return 1 if self.level is None else self.level.candidates
+
+    @property
+    def passed(self) -> bool:
+        """Nothing turned out false: no check is violated. What is undecided may be."""
+        return not self.violated
+
+    @property
+    def sound(self) -> bool:
+        """No contradiction: what is violated, if anything, is so on holdout rows, as it may be.
+
+        Else log, sums and promises cannot all be right: nothing of this run should be used.
+        """
+        return not any(check.split == "fit" or check.relation == "==" for check in self.violated)
+
+    @property
+    def violated(self) -> tuple[Check, ...]:
+        return tuple(check for check in self.checks if check.verdict == "violated")
+
+    @property
+    def counts(self) -> dict[Verdict, int]:
+        """Of what was promised to the user; the rest is theory and bookkeeping."""
+        return self.counted("promise")
+
+    def counted(self, kind: Kind) -> dict[Verdict, int]:
+        found = [check.verdict for check in self.checks if check.kind == kind]
+        return {verdict: found.count(verdict) for verdict in VERDICTS}
+
+    def headline(self) -> list[str]:
+        """What was promised and what is so, in a line; and whether the books are in order."""
+        told = [
+            f"{count:,} {'hold' if verdict == 'holds' and count > 1 else verdict}"
+            for verdict, count in reversed(self.counts.items())
+            if count
+        ]
+        line_1 = f"certificate: {', '.join(told) or 'nothing is promised'}"
+        books = self.counted("bookkeeping")
+        done = books["holds"] + books["violated"]
+        line_2 = f"bookkeeping: {books['holds']:,} of {done:,} checks agree"
+        if books["not done"]:
+            line_2 += f"; {books['not done']:,} not done, redcal evaluate does them"
+        return [line_1, line_2]
+
+    def falls(self, models: Sequence[str] = ("model 1", "model 2")) -> list[str]:
+        """By how much the losses fall at least on new rows, for people; nothing where undecided."""
+        found = []
+        for loss in dict.fromkeys(check.loss for check in self.checks):
+            fell = [
+                f"{at_least(check.interval.low)} ({models[check.model - 1]})"
+                for check in self.checks
+                if (check.name, check.loss, check.verdict) == ("loss_fell", loss, "holds")
+                and check.interval is not None
+                and check.model is not None
+            ]
+            if fell:
+                found.append(f"{loss}: on new rows the cost falls by at least {' and '.join(fell)}")
+        if found:
+            sure = f"{float(1 - self.delta) * 100:g} %"
+            found.append(f"all that is said of new rows is so with {sure} confidence")
+        return found
+
+    def lines(self) -> list[str]:
+        """For a terminal: what is violated first."""
+        kinds = get_args(Kind)
+        ordered = sorted(
+            self.checks,
+            key=lambda check: (VERDICTS.index(check.verdict), kinds.index(check.kind)),
+        )
+        return [*self.headline(), *(check.line() for check in ordered)]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data; exact numbers as texts, floats beside them for display."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "passed": self.passed,
+            "delta": text_of(self.delta),
+            "statements": None if self.level is None else self.level.statements,
+            "candidates": None if self.level is None else self.level.candidates,
+            "checks": [check.to_json() for check in self.checks],
+            "measures": [measure.to_json() for measure in self.measures],
+        }
+
+    @classmethod
+    def from_json(cls, data: Any) -> Certificate:
+        """What `to_json` gave. A certificate whose numbers do not say its verdicts is refused."""
+        if not isinstance(data, Mapping) or "schema_version" not in data:
+            raise ModelFileError("not a certificate: it has no schema_version")
+        if data["schema_version"] == 1:
+            data = _from_version_1(data)
+        if data["schema_version"] != SCHEMA_VERSION:
+            raise ModelFileError(
+                f"certificate: schema_version {data['schema_version']!r} is unknown here; this "
+                f"release reads versions 1 and {SCHEMA_VERSION}"
+            )
+        try:
+            found = cls(
+                tuple(Check.from_json(check) for check in data["checks"]),
+                tuple(Measure.from_json(measure) for measure in data["measures"]),
+                _level(data),
+            )
+        except (LookupError, TypeError, ValueError, ArithmeticError) as err:
+            raise ModelFileError(f"damaged certificate: {err}") from err
+        if found.to_json() != data:
+            raise ModelFileError("damaged certificate: not as any release wrote it")
+        return found
+
+
+def _level(data: Mapping[str, Any]) -> Level | None:
+    delta, many, candidates = data["delta"], data["statements"], data["candidates"]
+    if many is None and candidates is None:
+        return None
+    number = number_of(delta)
+    if isinstance(number, Root):
+        raise ValueError(f"delta {delta!r} is a root")
+    return Level(number, many, candidates)
+
+
+def _from_version_1(data: Mapping[str, Any]) -> dict[str, Any]:
+    """A certificate as releases before version 2 wrote it, in the words of today.
+
+    On holdout rows it said more than its intervals bear: there nothing is taken over as decided.
+    """
+    names: dict[str, Verdict] = {"pass": "holds", "fail": "violated"}
+    checks = []
+    try:
+        for old in data["checks"]:
+            verdict: Verdict = names.get(old["verdict"], old["verdict"])
+            why = old["why"]
+            if old["split"] == "judge" and old["relation"] != "==" and verdict in names.values():
+                verdict, why = "undecided", OLD
+            elif verdict == "not covered" and old["relation"] == "==":
+                verdict = "not done"
+            new = old | {"verdict": verdict, "why": why, "scale": "1/1", "interval": None}
+            checks.append(Check.from_json(new).to_json())
+        measures = [{k: x for k, x in old.items() if k != "interval"} for old in data["measures"]]
+    except (LookupError, TypeError, ValueError, ArithmeticError) as err:
+        raise ModelFileError(f"damaged certificate: {err}") from err
+    passed = not any(check["verdict"] == "violated" for check in checks)
+    head = {"schema_version": SCHEMA_VERSION, "passed": passed, "delta": text_of(DELTA)}
+    head |= {"statements": None, "candidates": None}
+    return head | {"checks": checks, "measures": measures}
+
+
+def certify(
+    pair: Fitted,
+    fit_points: Sequence[Point],
+    judge_points: Sequence[Point] = (),
+    *,
+    replayed: Totals | Sequence[Point] | None = None,
+    judge_replayed: Totals | Sequence[Point] | None = None,
+    rechecked: Iterable[str] | None = None,
+    delta: Fraction = DELTA,
+    candidates: int = 1,
+) -> Certificate:
+    """Check every guarantee of a run, from exact sums.
+
+    fit_points, judge_points: the history of both splits, from before the first patch to after the
+    last, with every round's end between. replayed: the sums at the end found in another way, from
+    the rows that were written or from a replay of the log on the rows (then perhaps at all points).
+    rechecked: what `recheck.recheck` found on the rows.
+    delta: with at most this probability some statement about new rows is false. candidates: of how
+    many prefixes of a log the guard chose this one, by the very rows that judge it.
+    If log and sums cannot belong together, nothing else is said of them.
+    """
+    checks = list(_sound(pair, fit_points, judge_points))
+    if any(check.verdict == "violated" for check in checks):
+        return Certificate(tuple(checks))
+    if judge_points:
+        told = "what rows changed by adds up to what the sums did"
+        checks.append(_none("paired", told, paired_checks.paired(pair, judge_points), "judge"))
+        if checks[-1].verdict == "violated":
+            return Certificate(tuple(checks))
+    case = Case(pair, fit_points)
+    level = Level(delta, statements(case), candidates)
+    checks += _consistent(pair, fit_points, judge_points, replayed, judge_replayed)
+    told = "every patch is the mean residual of the rows it acts on"
+    if rechecked is None:
+        why = "the rows were not looked at again"
+        checks.append(Check.of("patches", told, None, "==", Fraction(0), undone=why))
+    else:
+        checks.append(_none("patches", told, rechecked))
+    checks += fitted(case)
+    if case.reconciles_decisions:
+        checks += enough_rows(case, delta)
+    found = list(measures(case, "fit", fit_points))
+    if judge_points:
+        checks += judged(Held(case, judge_points, level))
+        found += measures(case, "judge", judge_points)
+    return Certificate(tuple(checks), tuple(found), level)
+
+
+def _sound(
+    pair: Fitted, fit_points: Sequence[Point], judge_points: Sequence[Point]
+) -> Iterator[Check]:
+    """Whether there is something to check at all."""
+    yield _none("parameters", "numbers are those of the parameters", log_checks.parameters(pair))
+    yield _none("log", "every patch is one the algorithm makes", log_checks.log(pair))
+    told = "the history is of this log"
+    yield _none("points", told, history_checks.points(pair, fit_points, pair.rows))
+    if judge_points:
+        yield _none("points", told, history_checks.points(pair, judge_points, None), "judge")
+
+
+def _consistent(
+    pair: Fitted,
+    fit_points: Sequence[Point],
+    judge_points: Sequence[Point],
+    replayed: Totals | Sequence[Point] | None,
+    judge_replayed: Totals | Sequence[Point] | None,
+) -> Iterator[Check]:
+    last = fit_points[-1].totals
+    yield _none("status", "the run ended as it says", history_checks.status(pair, last))
+    events, found = "every round took the largest event", history_checks.events(pair, fit_points)
+    yield _none("events", events, found)
+    if pair.parameters.algorithm in ("decision_calibration", "dc_then_redcal"):
+        told = "calibrations took the largest gap and its mean"
+        yield _none("calibrations", told, history_checks.calibrations(pair, fit_points))
+    told = "the sums moved as the patches say"
+    yield _none("effects", told, history_checks.effects(pair, fit_points))
+    splits: list[tuple[SplitName, Sequence[Point], Totals | Sequence[Point] | None]] = [
+        ("fit", fit_points, replayed)
+    ]
+    if judge_points:
+        splits.append(("judge", judge_points, judge_replayed))
+    for split, points, other in splits:
+        yield _none("sums", "the sums agree", history_checks.sums(pair, points), split)
+        told = "patches of one model leave the other alone"
+        yield _none("untouched", told, history_checks.untouched(pair, points), split)
+        told = "another way to the sums gives the same"
+        if other is None:
+            why = "nobody went another way"
+            yield Check.of("replay", told, None, "==", Fraction(0), split=split, undone=why)
+        else:
+            yield _none("replay", told, history_checks.replay(points, other), split)
+
+
+def _none(name: str, claim: str, contradictions: Iterable[str], split: SplitName = "fit") -> Check:
+    """A check that there are no contradictions; the first ones are told."""
+    found = list(contradictions)
+    why = "; ".join(found[:3])
+    return Check.of(name, claim, Fraction(len(found)), "==", Fraction(0), why=why, split=split)

@@ -1,0 +1,219 @@
+"""Guarantees: what the paper promises of a run, as checks with exact numbers.
+
+The paper's theorem on ReDCal (its label: thm:reconcile) speaks of unrounded patches; with rounding
+half of its Brier decrease is left (lem: sample_num_iter), and twice its rounds. Reconcile's theorem
+is that of Roth et al., as the paper quotes it. Where the paper's proof gives more than it says, or
+less, the bound here is what the proof gives. The finite-sample theorem is in `sample_size`.
+
+The letters are those of `case`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from itertools import pairwise
+
+from redcal_spark.certificate.case import MODELS, Case, change
+from redcal_spark.certificate.check import Check
+from redcal_spark.certificate.exact_numbers import Root
+from redcal_spark.certificate.history_checks import largest_norm, mean_square, segments
+
+
+def fitted(case: Case) -> Iterator[Check]:
+    """What is promised of the fitting rows."""
+    yield from _agreement(case)
+    yield from _calibration(case)
+    yield from _brier(case)
+    yield from _counts(case)
+    yield from _losses(case)
+
+
+def _agreement(case: Case) -> Iterator[Check]:
+    """The theorem's fourth part, on the rows that were fitted."""
+    last, pair = case.points[-1].totals, case.pair
+    if case.reconciles_decisions:
+        for loss, events in zip(pair.losses.losses, last.events, strict=True):
+            a1, a2 = divmod(int(events.argmax()), loss.n_actions)
+            yield Check.of(
+                "largest_event",
+                "no disagreement event has a mass of eta or more",
+                Fraction(int(events.max()), last.rows),
+                "<",
+                case.eta,
+                uncovered=case.not_ended,
+                why=f"model 1 {loss.actions[a1]!r}, model 2 {loss.actions[a2]!r}"
+                if events.max()
+                else "",
+                loss=loss.name,
+            )
+    elif not case.alone:
+        yield Check.of(
+            "largest_gap",
+            "in no class do the scores differ by more than alpha on a mass of eta or more",
+            Fraction(int(last.gaps.max(initial=0)), last.rows),
+            "<",
+            case.eta,
+            uncovered=case.not_ended,
+        )
+
+
+def _calibration(case: Case) -> Iterator[Check]:
+    """Decision Calibration everywhere: alone at its end, before ReDCal where the rounds start."""
+    pair = case.pair
+    if case.alone:
+        point, uncovered, when = case.points[-1], case.not_ended, ""
+    elif pair.parameters.algorithm == "dc_then_redcal":
+        point, when = case.start, " before the first round"
+        uncovered = case.not_ended if not pair.log.rounds and pair.status != "stalled" else None
+    else:
+        return
+    if uncovered is None and pair.zero_calibrations:
+        uncovered = f"{pair.zero_calibrations} calibrations ended on a patch that rounds to nothing"
+    for place, loss in enumerate(pair.losses.losses):
+        for model in MODELS:
+            totals, cells = point.totals, pair.losses.cells(place)
+            residuals = (totals.labels[model - 1] - totals.scores[model - 1])[cells]
+            action, square = largest_norm(residuals)
+            yield Check.of(
+                "calibration_gap",
+                f"the mean residual of every action has a norm of at most beta{when}",
+                Root(mean_square(square, totals.rows)),
+                "<=",
+                case.beta,
+                uncovered=uncovered,
+                why=f"largest for action {loss.actions[action]!r}" if square else "",
+                loss=loss.name,
+                model=model,
+            )
+
+
+def _brier(case: Case) -> Iterator[Check]:
+    """The theorem's second part, and what every patch does, from point to point."""
+    words = case.brier_words
+    parts = list(zip(pairwise(case.points), segments(case.pair.log, case.points), strict=True))
+    for model in MODELS:
+        steps, rounds = case.steps[model - 1], case.rounds[model - 1]
+        falls = [
+            ((case.brier(one, model) - case.brier(two, model)) / len(part), part)
+            for (one, two), part in parts
+            if part[0].model == model
+        ]
+        if falls:
+            least, part = min(falls, key=lambda fall: fall[0])
+            told = f"least from patch {part[0].step} to {part[-1].step}"
+            yield Check.of(
+                "brier_falls",
+                f"between any two points of the history the patched model's {words} fell",
+                least,
+                ">",
+                Fraction(0),
+                why=told,
+                model=model,
+                scale=case.brier_scale,
+            )
+            yield Check.of(
+                "brier_per_patch",
+                "between any two points it fell by more than this for every patch",
+                least,
+                ">",
+                case.patch_gain,
+                uncovered=case.too_coarse,
+                why=told,
+                model=model,
+                scale=case.brier_scale,
+            )
+        else:
+            assert not steps
+        if not case.alone:
+            start = case.start
+            yield Check.of(
+                "brier_decrease",
+                f"the rounds lowered the {words} by half of T alpha^2 eta / 4d at least"
+                if case.reconciles_decisions
+                else f"the rounds lowered the {words} by T eta alpha^2 / 16 at least",
+                case.brier(start, model) - case.brier(case.points[-1], model),
+                ">=",
+                rounds * case.round_gain,
+                uncovered=case.coarse,
+                why=f"T = {rounds}",
+                model=model,
+                scale=case.brier_scale,
+            )
+
+
+def _counts(case: Case) -> Iterator[Check]:
+    """How many rounds and patches there can be."""
+    pair = case.pair
+    if not case.alone:
+        together = sum((case.brier(case.start, model) for model in MODELS), Fraction(0))
+        yield Check.of(
+            "rounds",
+            "at most 8 d (B_1 + B_2) / (alpha^2 eta) rounds, B before the first of them"
+            if case.reconciles_decisions
+            else "at most 16 (B_1 + B_2) / (eta alpha^2) rounds",
+            Fraction(pair.log.rounds),
+            "<=",
+            together / case.round_gain,
+            uncovered=case.coarse,
+        )
+    if case.alone or case.reconciles_decisions:
+        together = sum((case.brier(case.points[0], model) for model in MODELS), Fraction(0))
+        coarse = case.too_coarse
+        yield Check.of(
+            "steps",
+            "at most (B_1 + B_2) / G patches, B before the first, G what each gains at least",
+            Fraction(len(pair.log)),
+            "<=",
+            Fraction(0) if coarse else together / case.patch_gain,
+            uncovered=coarse,
+        )
+
+
+def _losses(case: Case) -> Iterator[Check]:
+    """The theorem's third part: on the rescaled loss as it is quantised, where it is exact."""
+    pair, last = case.pair, case.points[-1].totals
+    for place, loss in enumerate(pair.losses.losses):
+        for model in MODELS:
+            whole = change(case, place, model, case.points[0].totals, last)
+            if not case.reconciles_decisions:
+                yield Check.of(
+                    "decision_loss",
+                    "the decision loss did not rise",
+                    whole,
+                    "<=",
+                    Fraction(0),
+                    uncovered="Decision Calibration promises losses that are foreseen, not lower"
+                    if case.alone
+                    else "Reconcile promises nothing about decisions",
+                    loss=loss.name,
+                    model=model,
+                    scale=loss.scale,
+                )
+                continue
+            calibrated = case.calibrated_first
+            yield Check.of(
+                "decision_loss",
+                "the decision loss rose by at most T beta max_b sum_a |l_a - l_b|"
+                + (", counted from the calibrated models" if calibrated else ""),
+                change(case, place, model, case.start.totals, last),
+                "<=",
+                case.loss_bound(loss, model),
+                uncovered=case.may_raise(loss, model),
+                why=f"T = {case.rounds[model - 1]}",
+                loss=loss.name,
+                model=model,
+                scale=loss.scale,
+            )
+            if calibrated:
+                yield Check.of(
+                    "decision_loss_from_input",
+                    "the same, counted from the models that were given",
+                    whole,
+                    "<=",
+                    case.loss_bound(loss, model),
+                    uncovered="the calibration everywhere comes without a bound on losses",
+                    loss=loss.name,
+                    model=model,
+                    scale=loss.scale,
+                )

@@ -1,0 +1,348 @@
+"""Consistency: whether a log and the sums at the points of its history can belong together.
+
+Each function returns contradictions in words; none is what a right run gives. They look at exact
+sums only, so that they cannot find everything: replaying the log on the rows can, see `replay`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+
+from redcal_spark.certificate.check import Fitted
+from redcal_spark.core.fixed_point import BITS, ONE, Ints
+from redcal_spark.core.history import Point
+from redcal_spark.core.losses import Loss, LossFamily
+from redcal_spark.core.metrics import Totals
+from redcal_spark.core.patches import Patch, full_phi
+
+SLACK = 1e-9  # of float64 norms: what they exclude is excluded, what is close is compared exactly
+
+
+def segments(log: Sequence[Patch], points: Sequence[Point]) -> list[Sequence[Patch]]:
+    """The patches between consecutive points."""
+    return [log[one.steps : two.steps] for one, two in pairwise(points)]
+
+
+# --- the points -----------------------------------------------------------------------------------
+
+
+def points(pair: Fitted, found: Sequence[Point], rows: int | None) -> Iterator[str]:
+    """The points are of this log: from its start to its end, cut where rounds and models change."""
+    if not found:
+        yield "there are no points"
+        return
+    first, last = found[0], found[-1]
+    if (first.steps, first.rounds) != (0, 0):
+        yield f"the first point is after {first.steps} patches"
+    if last.steps != len(pair.log):
+        yield f"the last point is after {last.steps} of {len(pair.log)} patches"
+    for one, two in pairwise(found):
+        if not one.steps < two.steps <= len(pair.log):
+            yield f"a point after {two.steps} patches follows one after {one.steps}"
+    opened = list(accumulate((patch.kind != "calibrate" for patch in pair.log), initial=0))
+    for point in found:
+        rounds = opened[min(point.steps, len(pair.log))]
+        if point.rounds != rounds:
+            yield f"after {point.steps} patches the point says {point.rounds} rounds, not {rounds}"
+        if not _shaped(point.totals, pair.losses, pair.n_classes):
+            yield f"the sums after {point.steps} patches are not of these losses and classes"
+        if point.totals.rows != (found[0].totals.rows if rows is None else rows):
+            yield f"after {point.steps} patches there are {point.totals.rows} rows"
+    for part in segments(pair.log, found):
+        if len({(patch.model, patch.round) for patch in part}) > 1:
+            yield f"the points skip an end of a round between patch {part[0].step} and the next"
+
+
+def _shaped(totals: Totals, losses: LossFamily, d: int) -> bool:
+    squares = [(loss.n_actions, loss.n_actions) for loss in losses.losses]
+    cells = (losses.n_cells, d)
+    return (
+        totals.rows > 0
+        and [x.shape for x in totals.pairs] == squares
+        and [x.shape for x in totals.events] == squares
+        and all(x.shape == cells for x in (*totals.labels, *totals.scores, totals.optimum))
+        and totals.gaps.shape == (d,)
+    )
+
+
+def sums(pair: Fitted, found: Sequence[Point]) -> Iterator[str]:
+    """The sums of a point agree with each other, and labels are the same at all points."""
+    losses, d = pair.losses, pair.n_classes
+    labels: Ints | None = None
+    for point in found:
+        totals, where = point.totals, f"after {point.steps} patches"
+        n = totals.rows
+        for model in (1, 2):
+            if not 0 <= totals.brier[model - 1] <= n * d * ONE * ONE:
+                yield f"{where} the Brier sum of model {model} is impossible"
+        if totals.gaps.min(initial=0) < 0 or totals.gaps.max(initial=0) > n:
+            yield f"{where} more rows are apart than there are"
+        scores: list[Ints | None] = [None, None]
+        for place, loss in enumerate(losses.losses):
+            pairs, events, cells = totals.pairs[place], totals.events[place], losses.cells(place)
+            told = f"{where}, loss {loss.name!r}:"
+            if int(pairs.sum()) != n or pairs.min() < 0:
+                yield f"{told} the pairs of actions are not those of {n} rows"
+            if events.min() < 0 or (events > pairs).any() or np.trace(events):
+                yield f"{told} more rows are in an event than take its actions"
+            for whose, cell_sums in (
+                ("model 1", totals.labels[0][cells]),
+                ("model 2", totals.labels[1][cells]),
+                ("the optimum", totals.optimum[cells]),
+            ):
+                total = cell_sums.sum(axis=0)
+                labels = total if labels is None else labels
+                if (total != labels).any():
+                    yield f"{told} the label sums of {whose} are not those of the rows"
+            for model in (1, 2):
+                y, f = totals.labels[model - 1][cells], totals.scores[model - 1][cells]
+                most = taking(totals, place, model)[:, None] * ONE
+                if (np.minimum(y, f) < 0).any() or (np.maximum(y, f) > most).any():
+                    yield f"{told} sums of model {model} are impossible for so many rows"
+                total, known = f.sum(axis=0), scores[model - 1]
+                scores[model - 1] = total if known is None else known
+                if known is not None and (total != known).any():
+                    yield f"{told} the score sums of model {model} differ between losses"
+                if _least_brier(y - f, most) * (1 - SLACK) > totals.brier[model - 1]:
+                    yield f"{told} the Brier sum of model {model} is too small for its residuals"
+    for point in (found[0], found[-1]):
+        for place, loss in enumerate(losses.losses):
+            cells, totals = losses.cells(place), point.totals
+            best = quantised_cost(totals.optimum[cells], loss)
+            if any(quantised_cost(y[cells], loss) < best for y in totals.labels):
+                yield f"loss {loss.name!r}: a model does better than the optimum"
+
+
+def taking(totals: Totals, loss: int, model: int) -> Ints:
+    """Rows by the action that a model takes."""
+    found: Ints = totals.pairs[loss].sum(axis=2 - model)
+    return found
+
+
+def _least_brier(residuals: Ints, most: Ints) -> float:
+    """The least Brier sum that rows with these residual sums can have (they would be all alike)."""
+    rows = most[:, 0].astype(np.float64) / ONE
+    squares = (residuals.astype(np.float64) ** 2).sum(axis=1)
+    return float((squares[rows > 0] / rows[rows > 0]).sum())
+
+
+def quantised_cost(label_sums: Ints, loss: Loss) -> int:
+    """Label sums times the quantised costs, in units of 2^-26 2^-G: exact, without overflow."""
+    high, low = label_sums >> 32, label_sums & (1 << 32) - 1
+    top, rest = loss.quantised >> 13, loss.quantised & (1 << 13) - 1
+    total = 0
+    for sums, shift in ((high, 32), (low, 0)):
+        for costs, more in ((top, 13), (rest, 0)):  # below 2^45 each, 2^14 of them in a line
+            total += sum((sums * costs).sum(axis=1).tolist()) << shift + more
+    return total
+
+
+# --- from point to point --------------------------------------------------------------------------
+
+
+def untouched(pair: Fitted, found: Sequence[Point]) -> Iterator[str]:
+    """Patches of one model change no sum of the other; nothing changes how many rows there are."""
+    for (one, two), part in zip(pairwise(found), segments(pair.log, found), strict=True):
+        i, where = 2 - part[0].model, f"patches {part[0].step} to {part[-1].step}"
+        before, after = one.totals, two.totals
+        same = (
+            before.brier[i] == after.brier[i]
+            and np.array_equal(before.labels[i], after.labels[i])
+            and np.array_equal(before.scores[i], after.scores[i])
+            and all(
+                np.array_equal(taking(before, place, i + 1), taking(after, place, i + 1))
+                for place in range(len(pair.losses))
+            )
+        )
+        if not same:
+            yield f"{where} are of model {part[0].model}, but the sums of model {i + 1} changed"
+        if not np.array_equal(before.optimum, after.optimum):
+            yield f"the optimum changed within {where}"
+
+
+def effects(pair: Fitted, found: Sequence[Point]) -> Iterator[str]:
+    """Score and Brier sums of the fitting rows change by what the patches can do.
+
+    A patch moves the score sums by rows * phi, or by less where scores are clipped. phi is the mean
+    residual up to half a step, so that a patch lowers the Brier sum by rows * (|phi|^2 - step
+    |phi|_1) at least, and if it is alone and nothing is clipped by rows * (|phi|^2 + step |phi|_1)
+    at most.
+    """
+    step, binary = pair.resolved.step, pair.binary
+    for (one, two), part in zip(pairwise(found), segments(pair.log, found), strict=True):
+        where = f"patches {part[0].step} to {part[-1].step}"
+        i = part[0].model - 1
+        clipped = True
+        if len(pair.losses):
+            cells = pair.losses.cells(0)
+            moved = (two.totals.scores[i] - one.totals.scores[i])[cells].sum(axis=0).tolist()
+            up, down = [0] * len(moved), [0] * len(moved)
+            for patch in part:
+                for j, x in enumerate(full_phi(patch, pair.n_classes, binary)):
+                    up[j] += max(0, patch.rows * x)
+                    down[j] += min(0, patch.rows * x)
+            if not all(a <= x <= b for a, x, b in zip(down, moved, up, strict=True)):
+                yield f"{where} moved the scores by what they cannot"
+            reach = [a + b for a, b in zip(down, up, strict=True)]
+            clipped = len(part) > 1 or moved != reach
+        fall = one.totals.brier[i] - two.totals.brier[i]
+        least = most = 0
+        for patch in part:
+            phi = full_phi(patch, pair.n_classes, binary)
+            square, size = sum(x * x for x in phi), sum(map(abs, phi))
+            least += patch.rows * (square - step * size)
+            most += patch.rows * (square + step * size)
+        if fall < least or (not clipped and fall > most):
+            yield f"{where} changed the Brier sum by what they cannot"
+        touched = part[0].rows if part[0].kind == "reconcile" else sum(p.rows for p in part)
+        for place in range(len(pair.losses)):
+            change = int(np.abs(two.totals.pairs[place] - one.totals.pairs[place]).sum())
+            if change > 2 * touched:
+                yield f"{where} changed the actions of more rows than they touch"
+
+
+def events(pair: Fitted, found: Sequence[Point]) -> Iterator[str]:
+    """Every round took the largest event there was, with all its rows; ties: the first."""
+    eta, n = pair.resolved.eta, pair.rows
+    for point, part in zip(found, segments(pair.log, found), strict=False):
+        first = part[0]
+        where = f"round {first.round}"
+        if first.kind == "score":
+            assert first.coordinate is not None and eta is not None
+            apart = int(point.totals.gaps[first.coordinate])
+            if apart < eta * n or first.rows > apart:
+                yield f"{where}: {first.rows} rows, where {apart} are apart"
+        elif first.kind == "reconcile":
+            best: tuple[Any, ...] = ()
+            rows = -1
+            for loss, counts in zip(pair.losses.losses, point.totals.events, strict=True):
+                place = int(counts.argmax())
+                if int(counts.flat[place]) > rows:
+                    rows = int(counts.flat[place])
+                    best = (loss.name, *divmod(place, loss.n_actions))
+            if (first.loss, first.a1, first.a2) != best:
+                yield f"{where} is of {(first.loss, first.a1, first.a2)}; the largest was {best}"
+            elif first.rows != rows:
+                yield f"{where} is of {first.rows} rows, but its event had {rows}"
+
+
+def calibrations(pair: Fitted, found: Sequence[Point]) -> Iterator[str]:
+    """After a point, a calibration everywhere took the largest residual, and its rounded mean."""
+    losses, step = pair.losses, pair.resolved.step
+    for point, part in zip(found, segments(pair.log, found), strict=False):
+        patch = part[0]
+        if patch.kind != "calibrate" or patch.round is not None:
+            continue
+        assert patch.loss is not None and patch.action is not None and pair.resolved.beta
+        where, i = f"patch {patch.step}", patch.model - 1
+        residuals = point.totals.labels[i] - point.totals.scores[i]
+        place = losses.place(patch.loss)
+        cell = losses.cells(place).start + patch.action
+        largest, norm = largest_norm(residuals)
+        if largest != cell:
+            told = losses[int(losses.cell_loss[largest])].name, int(losses.cell_action[largest])
+            yield f"{where} is of {(patch.loss, patch.action)}; the largest gap was at {told}"
+        elif norm <= (pair.resolved.beta * pair.rows * ONE) ** 2:
+            yield f"{where}: the gap was not above beta"
+        rows = int(taking(point.totals, place, patch.model)[patch.action])
+        if patch.rows != rows:
+            yield f"{where} is of {patch.rows} rows, but {rows} took its action"
+        elif rows and rounded_mean(residuals[cell], rows, step) != patch.phi:
+            yield f"{where}: phi is not the mean residual"
+    end = _calibrated(pair, found)
+    if end is not None:
+        for model in (1, 2):
+            totals = end.totals
+            residuals = totals.labels[model - 1] - totals.scores[model - 1]
+            counts = np.concatenate([taking(totals, p, model) for p in range(len(losses))])
+            if not is_calibrated(pair, residuals, counts):
+                yield f"model {model} was left uncalibrated"
+
+
+def _calibrated(pair: Fitted, found: Sequence[Point]) -> Point | None:
+    """The point at which both models are calibrated everywhere, if there must be one."""
+    done = pair.status == "converged"
+    if pair.parameters.algorithm == "decision_calibration":
+        return found[-1] if done else None
+    if found[-1].rounds or done or pair.status == "stalled":
+        return [point for point in found if point.rounds == 0][-1]
+    return None
+
+
+def is_calibrated(pair: Fitted, residuals: Ints, counts: Ints) -> bool:
+    """No residual sum is above beta, or the patch of the largest would round to nothing."""
+    assert pair.resolved.beta is not None
+    cell, norm = largest_norm(residuals)
+    if norm <= (pair.resolved.beta * pair.rows * ONE) ** 2:
+        return True
+    phi = rounded_mean(residuals[cell], int(counts[cell]), pair.resolved.step)
+    return pair.zero_calibrations > 0 and not any(phi)
+
+
+def rounded_mean(sums: Ints, rows: int, step: int) -> tuple[int, ...]:
+    """On the patch grid, half to even: with fractions, as the specification has it."""
+    return tuple(round(Fraction(x, rows * step)) * step for x in sums.tolist())
+
+
+def largest_norm(residuals: Ints) -> tuple[int, int]:
+    """The first line of largest squared norm, and that norm; float64 only narrows the choice."""
+    near = (residuals.astype(np.float64) ** 2).sum(axis=1)
+    close = np.flatnonzero(near >= near.max() * (1 - SLACK)).tolist()
+    norms = [sum(x * x for x in residuals[line].tolist()) for line in close]
+    return close[norms.index(max(norms))], max(norms)
+
+
+def status(pair: Fitted, last: Totals) -> Iterator[str]:
+    """How the run says it ended is how it stands."""
+    given, n = pair.parameters, pair.rows
+    steps_left = len(pair.log) < given.max_steps
+    if pair.status == "capped" and steps_left and pair.log.rounds < given.max_rounds:
+        yield "capped, but neither max_rounds nor max_steps is reached"
+    if pair.resolved.eta is None or given.algorithm == "decision_calibration":
+        return
+    counts = (last.gaps,) if given.algorithm == "reconcile" else last.events
+    largest = max(int(x.max(initial=0)) for x in counts)
+    if largest >= pair.resolved.eta * n:
+        if pair.status == "converged":
+            yield f"converged, but {largest} of {n} rows are an event of mass eta"
+    elif pair.status == "stalled" or (pair.status == "capped" and steps_left):
+        yield f"{pair.status}, but nothing was left to do"
+
+
+# --- against a replay -----------------------------------------------------------------------------
+
+
+def replay(found: Sequence[Point], replayed: Totals | Sequence[Point]) -> Iterator[str]:
+    """The same sums as another way to them gave: at the end, or at all points of the other way."""
+    if isinstance(replayed, Totals):
+        replayed = [Point(found[-1].steps, found[-1].rounds, replayed)]
+    ours = {point.steps: point.totals for point in found}
+    if not replayed or replayed[-1].steps != found[-1].steps:
+        yield "the replay does not reach the end of the log"
+    for point in replayed:
+        if (known := ours.get(point.steps)) is not None:
+            for name in differences(known, point.totals):
+                yield f"after {point.steps} patches a replay gives other {name}"
+
+
+def differences(one: Totals, two: Totals) -> list[str]:
+    """The names of the sums in which two totals differ."""
+    found = [name for name in ("rows", "brier") if getattr(one, name) != getattr(two, name)]
+    for name in ("pairs", "events", "labels", "scores"):
+        a, b = getattr(one, name), getattr(two, name)
+        if len(a) != len(b) or not all(map(np.array_equal, a, b)):
+            found.append(name)
+    if one.paired is not None and two.paired is not None and one.paired != two.paired:
+        found.append("paired differences")
+    arrays = ("optimum", "gaps")
+    return found + [n for n in arrays if not np.array_equal(getattr(one, n), getattr(two, n))]
+
+
+def mean_square(square: int, rows: int) -> Fraction:
+    """A squared norm of residual sums as that of the mean residual."""
+    return Fraction(square, (rows << BITS) ** 2)

@@ -1,0 +1,270 @@
+"""Judging: what rows that were not fitted say of a run, all of it together at one level."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from redcal_spark.certificate.case import MODELS, Case, change
+from redcal_spark.certificate.check import Check, Measure, SplitName, When
+from redcal_spark.certificate.exact_numbers import at_least
+from redcal_spark.certificate.intervals import Interval, Level
+from redcal_spark.core.history import Point
+from redcal_spark.core.metrics import Metrics
+from redcal_spark.core.paired import NOWHERE, Moments, Paired, Range, brier_ranges, loss_range
+
+FEW = "fewer than 2 holdout rows say nothing"
+UNPAIRED = "row by row, nothing was compared"
+UNCHANGED = "no patch changes this model"
+
+
+def statements(case: Case) -> int:
+    """How many intervals there are on holdout rows: of every event, loss and Brier score.
+
+    Two of every loss where a calibration everywhere came before the rounds: from the models that
+    were given, and from the calibrated ones. For Reconcile every coordinate's gap besides.
+    """
+    losses, many = case.pair.losses.losses, len(MODELS)
+    pairs = many * (many - 1) // 2
+    found = pairs * sum(loss.n_actions * (loss.n_actions - 1) for loss in losses)
+    found += len(losses) * many + many
+    if case.calibrated_first:
+        found += len(losses) * many
+    if case.pair.parameters.algorithm == "reconcile":
+        found += pairs * (1 if case.pair.binary else case.d)
+    return found
+
+
+@dataclass(frozen=True)
+class Held:
+    """The holdout rows of a run: their points, and at what level they speak."""
+
+    case: Case
+    points: Sequence[Point]
+    level: Level
+
+    @property
+    def rows(self) -> int:
+        return self.points[-1].totals.rows
+
+    @property
+    def paired(self) -> Paired | None:
+        return self.points[-1].totals.paired
+
+    @property
+    def start(self) -> Point:
+        return [point for point in self.points if point.rounds == 0][-1]
+
+    @property
+    def undecided(self) -> str | None:
+        return FEW if self.rows < 2 else None
+
+    @property
+    def undone(self) -> str | None:
+        return UNPAIRED if self.paired is None else None
+
+    def brier_within(self, model: int) -> Range:
+        """What a row's Brier score under a model can have changed by."""
+        pair = self.case.pair
+        own = [patch for patch in pair.log if patch.model == model]
+        return brier_ranges([own], pair.n_classes, pair.binary)[0] if own else NOWHERE
+
+    def loss_within(self, place: int) -> Range:
+        """What a row's quantised loss can have changed by."""
+        vectors = self.paired is not None and self.paired.vectors
+        return loss_range(self.case.pair.losses[place], vectors)
+
+    def fall(self, place: int, model: int) -> Interval | None:
+        """By how much a loss fell, in the user's units, which the grid rounds a little."""
+        paired, loss = self.paired, self.case.pair.losses[place]
+        found = None if paired is None else paired.losses[model - 1][place]
+        rise = self.mean(found, self.loss_within(place))
+        if paired is None or rise is None:
+            return None
+        scale = loss.scale
+        more = 2 * scale / (1 << loss.bits) * (loss.n_classes if paired.vectors else 1)
+        low, high = -scale * rise.high - more, -scale * rise.low + more
+        return Interval(low, high, rise.confidence, rise.method)
+
+    @property
+    def nothing(self) -> Interval:
+        """Where no patch acted, not one row changed."""
+        return Interval(Fraction(0), Fraction(0), 1 - self.level.delta, "nothing changed")
+
+    def share(self, hits: int) -> Interval | None:
+        return None if self.rows < 2 else self.level.share(hits, self.rows)
+
+    def mean(self, found: Moments | None, within: Range) -> Interval | None:
+        return None if found is None or self.rows < 2 else self.level.mean(found, within, self.rows)
+
+
+def judged(held: Held) -> Iterator[Check]:
+    """What is promised of new rows, and whether the losses fell."""
+    yield from _agreement(held)
+    for place in range(len(held.case.pair.losses)):
+        if held.case.reconciles_decisions:
+            yield from _rises(held, place)
+        yield from _falls(held, place)
+    yield from _brier(held)
+
+
+def _agreement(held: Held) -> Iterator[Check]:
+    """How much of new rows is still in an event: each event has its share of delta."""
+    case, last = held.case, held.points[-1].totals
+    if case.pair.parameters.algorithm == "reconcile":
+        hits = int(last.gaps.max(initial=0))
+        yield Check.of(
+            "largest_gap",
+            "in no class do the scores differ by more than alpha on a mass above 2 eta",
+            Fraction(hits, held.rows),
+            "<=",
+            2 * case.eta,
+            split="judge",
+            uncovered="the paper promises nothing of Reconcile on new rows",
+            interval=held.share(hits),
+        )
+    if not case.reconciles_decisions:
+        return
+    for place, loss in enumerate(case.pair.losses.losses):
+        hits = int(last.events[place].max())
+        yield Check.of(
+            "largest_event",
+            "no disagreement event has a mass above 2 eta",
+            Fraction(hits, held.rows),
+            "<=",
+            2 * case.eta,
+            split="judge",
+            uncovered=case.not_ended,
+            undecided=held.undecided,
+            loss=loss.name,
+            interval=held.share(hits),
+        )
+
+
+def _rises(held: Held, place: int) -> Iterator[Check]:
+    """The theorem's third part: the rounds raised no loss by more than twice the fitting bound."""
+    case, loss = held.case, held.case.pair.losses[place]
+    for model in MODELS:
+        moved = bool(case.rounds[model - 1])
+        interval: Interval | None = held.nothing  # of no row, whichever
+        if moved:
+            found = None if held.paired is None else held.paired.rounds[model - 1][place]
+            interval = held.mean(found, held.loss_within(place))
+        yield Check.of(
+            "decision_loss",
+            "the rounds raised the decision loss by at most twice the bound of the fitting rows",
+            change(case, place, model, held.start.totals, held.points[-1].totals),
+            "<=",
+            case.loss_bound(loss, model, times=2),
+            split="judge",
+            uncovered=case.may_raise(loss, model),
+            undecided=held.undecided if moved else None,
+            undone=held.undone if moved else None,
+            loss=loss.name,
+            model=model,
+            interval=interval,
+            scale=loss.scale,
+        )
+
+
+def _falls(held: Held, place: int) -> Iterator[Check]:
+    """What people want to know: by how much the loss of each model fell at least, and of both."""
+    case, loss = held.case, held.case.pair.losses[place]
+    falls: list[Fraction] = []
+    intervals: list[Interval | None] = []
+    for model in MODELS:
+        first, last = (
+            Metrics(point.totals, case.pair.losses).decision_loss(place, model)
+            for point in (held.points[0], held.points[-1])
+        )
+        falls.append(first - last)
+        intervals.append(held.fall(place, model))
+        yield Check.of(
+            "loss_fell",
+            "the decision loss fell",
+            first - last,
+            ">",
+            Fraction(0),
+            split="judge",
+            uncovered=None if case.steps[model - 1] else UNCHANGED,
+            undecided=held.undecided,
+            undone=held.undone,
+            why=_by(intervals[-1]),
+            loss=loss.name,
+            model=model,
+            interval=intervals[-1],
+        )
+    one, two = intervals
+    both = None
+    if one is not None and two is not None:
+        low, high = min(one.low, two.low), min(one.high, two.high)
+        both = Interval(low, high, one.confidence, one.method)
+    yield Check.of(
+        "both_losses_fell",
+        "the decision loss of both models fell, together",
+        min(falls),
+        ">",
+        Fraction(0),
+        split="judge",
+        uncovered=None if all(case.steps) else "no patch changes one of the models",
+        undecided=held.undecided,
+        undone=held.undone,
+        why=_by(both),
+        loss=loss.name,
+        interval=both,
+    )
+
+
+def _by(interval: Interval | None) -> str:
+    return "" if interval is None or interval.low <= 0 else f"by at least {at_least(interval.low)}"
+
+
+def _brier(held: Held) -> Iterator[Check]:
+    """The theorem's second part on new rows, where it has one: else whether the score fell."""
+    case = held.case
+    first, last = held.points[0], held.points[-1]
+    proved = case.reconciles_decisions and case.coarse is None
+    for model in MODELS:
+        found = None if held.paired is None else held.paired.brier[model - 1]
+        steps = case.steps[model - 1]
+        yield Check.of(
+            "brier_decrease",
+            f"the {case.brier_words} fell"
+            + (" by a quarter of min(beta^2, eta alpha^2 / 4d) for every patch" if proved else ""),
+            case.brier(first, model) - case.brier(last, model),
+            ">=" if proved else ">",
+            steps * case.g / 4 if proved else Fraction(0),
+            split="judge",
+            uncovered=None if steps else UNCHANGED,
+            undecided=held.undecided,
+            undone=held.undone,
+            model=model,
+            interval=held.mean(found, held.brier_within(model)),
+            scale=case.brier_scale,
+        )
+
+
+# --- what is told besides -------------------------------------------------------------------------
+
+
+def measures(case: Case, split: SplitName, points: Sequence[Point]) -> Iterator[Measure]:
+    """Before and after."""
+    losses = case.pair.losses
+    whens: tuple[tuple[When, Point], ...] = (("before", points[0]), ("after", points[-1]))
+    for when, point in whens:
+        totals, metrics = point.totals, Metrics(point.totals, losses)
+        for model in MODELS:
+            yield Measure("brier", split, when, metrics.brier(model), model=model)
+        for place, loss in enumerate(losses.losses):
+            for model in MODELS:
+                cost = metrics.decision_loss(place, model)
+                yield Measure("decision_loss", split, when, cost, loss.name, model)
+            pairs, events = totals.pairs[place], totals.events[place]
+            for name, rows in (
+                ("disagreement", int(pairs.sum() - np.trace(pairs))),
+                ("in_some_event", int(events.sum())),
+            ):
+                yield Measure(name, split, when, Fraction(rows, totals.rows), loss.name)

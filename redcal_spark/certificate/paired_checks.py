@@ -1,0 +1,67 @@
+"""Whether the paired differences of holdout rows and the other sums there can belong together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from redcal_spark.certificate.check import Fitted
+from redcal_spark.certificate.history_checks import quantised_cost, segments
+from redcal_spark.core.fixed_point import BITS
+from redcal_spark.core.history import Point
+from redcal_spark.core.metrics import Totals
+from redcal_spark.core.paired import NOWHERE, Moments, Range, brier_ranges, loss_range
+
+
+def paired(pair: Fitted, found: Sequence[Point]) -> Iterator[str]:
+    """Contradictions: what rows changed by, each rounded down, adds up to what the sums did."""
+    first = found[0].totals
+    start = [point for point in found if point.rounds == 0][-1].totals
+    parts = segments(pair.log, found)
+    ranges = brier_ranges(parts, pair.n_classes, pair.binary)
+    within = [NOWHERE, NOWHERE]
+    for place, point in enumerate(found):
+        if place:
+            within[parts[place - 1][0].model - 1] = ranges[place - 1]
+        where, early = f"after {point.steps} patches", point.totals if point.rounds == 0 else start
+        for model in (1, 2):
+            if not _losses_add_up(pair, model - 1, first, early, point.totals):
+                yield f"{where} the rows' losses of model {model} do not add up to the change"
+            if not _brier_adds_up(model - 1, first, point.totals, within[model - 1]):
+                yield f"{where} the rows' Brier scores of model {model} do not add up to the change"
+
+
+def _losses_add_up(pair: Fitted, i: int, first: Totals, early: Totals, now: Totals) -> bool:
+    moments = now.paired
+    if moments is None:
+        return True
+    rounding = now.rows if moments.vectors else 0  # of classes nothing is rounded
+    return all(
+        _adds_up(
+            known[i][place],
+            _moved(pair, place, i, since, now),
+            loss_range(loss, moments.vectors).shift,
+            now.rows,
+            rounding,
+        )
+        for place, loss in enumerate(pair.losses.losses)
+        for since, known in ((first, moments.losses), (early, moments.rounds))
+    )
+
+
+def _brier_adds_up(i: int, first: Totals, now: Totals, within: Range) -> bool:
+    if now.paired is None:
+        return True
+    shift = within.shift - BITS if within.reach else 0
+    return _adds_up(now.paired.brier[i], first.brier[i] - now.brier[i], shift, now.rows, now.rows)
+
+
+def _moved(pair: Fitted, place: int, i: int, before: Totals, after: Totals) -> int:
+    cells = pair.losses.cells(place)
+    return quantised_cost((after.labels[i] - before.labels[i])[cells], pair.losses[place])
+
+
+def _adds_up(found: Moments, moved: int, shift: int, rows: int, rounding: int) -> bool:
+    """Units are 2^shift of what `moved` is in; so many rows were rounded, by less than one each."""
+    rest = moved - (found.total << shift)
+    fits = 0 <= rest < max(1, rounding << shift)
+    return fits and found.total**2 <= rows * found.squares <= rows * rows << 2 * BITS

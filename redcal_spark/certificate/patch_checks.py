@@ -1,0 +1,97 @@
+"""The log against the rows themselves: every patch once more, from the rows it acts on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from redcal_spark.certificate.check import Fitted
+from redcal_spark.certificate.history_checks import is_calibrated, rounded_mean
+from redcal_spark.core.events import Disagreement, ScoreGap
+from redcal_spark.core.fixed_point import ONE, Ints
+from redcal_spark.core.kernel import Index, Rows, Scan, chunks, region_of
+from redcal_spark.core.patches import Patch
+from redcal_spark.core.sums import residuals
+
+
+def recheck(pair: Fitted, scans: Iterable[Scan]) -> Iterator[str]:
+    """Contradictions between a log and the active fitting rows.
+
+    Every patch acts on as many rows as it says and is their rounded mean residual; a round patches
+    the model that is more wrong, and ends calibrated to beta. Sums at a round's ends cannot tell
+    these: they say nothing of an event by itself. It costs about as much as a history.
+    """
+    held = [Rows(scan.active, pair.rules, scan.own_classified()) for scan in scans]
+    opened: Patch | None = None
+    for patch in pair.log:
+        if patch.kind == "reconcile":
+            yield from _calibrated(pair, held, opened)
+            opened = patch
+        places = [acted_on(rows, patch) for rows in held]
+        yield from _right(pair, patch, held, places)
+        for rows in held:
+            rows.apply(patch)
+    if pair.status != "capped" or len(pair.log) < pair.parameters.max_steps:
+        yield from _calibrated(pair, held, opened)
+
+
+def acted_on(rows: Rows, patch: Patch) -> Index:
+    """The rows that a patch is about to act on."""
+    if patch.kind == "calibrate":
+        return rows.in_region(patch.model, region_of(patch, rows.rules.losses))
+    if patch.kind == "score":
+        assert patch.coordinate is not None and patch.direction is not None
+        return rows.in_gap(ScoreGap(patch.coordinate, patch.direction))
+    assert patch.loss is not None and patch.a1 is not None and patch.a2 is not None
+    place = rows.rules.losses.place(patch.loss)
+    return rows.in_event(Disagreement(place, patch.a1, patch.a2))
+
+
+def _right(pair: Fitted, patch: Patch, held: list[Rows], places: list[Index]) -> Iterator[str]:
+    step, count = pair.resolved.step, sum(map(len, places))
+    if count != patch.rows:
+        yield f"patch {patch.step} says {patch.rows} rows, but acts on {count}"
+    both = [_residual(held, places, model, pair.n_classes) for model in (1, 2)]
+    own = both[patch.model - 1]
+    if patch.coordinate is not None:
+        own = own[patch.coordinate : patch.coordinate + 1]
+    if count and rounded_mean(own, count, step) != patch.phi:
+        yield f"patch {patch.step}: phi is not the mean residual of its rows"
+    if patch.kind == "reconcile":
+        assert patch.loss is not None and patch.a1 is not None and patch.a2 is not None
+        costs = pair.losses[pair.losses.place(patch.loss)].quantised.tolist()
+        contrast = [x - y for x, y in zip(costs[patch.a1], costs[patch.a2], strict=True)]
+        off = [abs(sum(r * c for r, c in zip(one.tolist(), contrast, strict=True))) for one in both]
+        if patch.model != (1 if off[0] >= off[1] else 2):
+            yield f"patch {patch.step}: the other model was more wrong"
+
+
+def _residual(held: list[Rows], places: list[Index], model: int, d: int) -> Ints:
+    """The sum of y - f over rows of all blocks."""
+    total: Ints = np.zeros(d, np.int64)
+    for rows, index in zip(held, places, strict=True):
+        assert rows.y is not None
+        f, y = rows.f[model - 1], rows.y
+        for part in chunks(len(index), d):
+            chosen = index[part]
+            total -= f.take(chosen, axis=0).sum(axis=0, dtype=np.int64)
+            if y.ndim == 2:
+                total += y.take(chosen, axis=0).sum(axis=0, dtype=np.int64)
+            else:
+                total += np.bincount(y.take(chosen), minlength=d) * ONE
+    return total
+
+
+def _calibrated(pair: Fitted, held: list[Rows], opened: Patch | None) -> Iterator[str]:
+    """The round's model is calibrated within its event; to beta, if that is what was asked for."""
+    if opened is None or pair.parameters.adaptive_beta:
+        return
+    sums: Ints = np.zeros((pair.losses.n_cells, pair.n_classes), np.int64)
+    counts: Ints = np.zeros(pair.losses.n_cells, np.int64)
+    for rows in held:
+        if rows.frozen is not None:
+            found = residuals(rows.take(rows.frozen), opened.model)
+            sums, counts = sums + found.sums, counts + found.counts
+    if not is_calibrated(pair, sums, counts):
+        yield f"round {opened.round} does not end calibrated to beta"

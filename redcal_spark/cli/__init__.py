@@ -1,0 +1,5 @@
+"""The command line: `redcal`."""
+
+from redcal_spark.cli.entry import main
+
+__all__ = ["main"]

@@ -1,0 +1,268 @@
+"""The command line: `redcal`."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+
+from redcal_spark import __version__
+from redcal_spark.cli import commands
+from redcal_spark.cli.fail_on import CONDITIONS, conditions
+from redcal_spark.cli.log_lines import FORMATS, Context, Parser, logging_to_stderr
+from redcal_spark.cli.results import aside
+from redcal_spark.cli.streams import Screen, printable
+from redcal_spark.config.folder import working_in
+from redcal_spark.demo import MOST_ROWS, ROWS
+from redcal_spark.errors import RedcalError
+from redcal_spark.runs.compare import RECONCILE_ALPHA
+from redcal_spark.runs.prune import age
+from redcal_spark.runs.signals import in_words, sigterm_as_ctrl_c
+from redcal_spark.settings import of_a_job
+
+EVALUATED = (
+    "Recomputed from the input as it was: every column of the rows, of patches and history, counts "
+    "and measures in metrics and ledger, the model and the certificate. Nobody can measure again "
+    "when a run was made, how long it took, in how many passes, and by which process: metrics and "
+    "ledger hold these twice, or with a digest, and a change of one of them shows. Digests stop "
+    "nobody who rewrites them, too. Exit: 0 all is so, 1 something is not, 3 something could not "
+    "be checked."
+)
+
+log_line = logging.getLogger("redcal_spark.cli")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit code. A user's mistake never shows a traceback."""
+    parser = _parser()
+    Parser.given = sys.argv[1:] if arguments is None else arguments
+    options = parser.parse_args(arguments)
+    if not hasattr(options, "do"):
+        parser.print_help(sys.stderr)
+        return 2
+    for stream in (sys.stdout, sys.stderr):  # names may have letters that a terminal has not
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    options.screen, options.context = Screen(), Context()
+    how = options.quiet, options.verbose, options.log_format, options.context, options.screen
+    with options.screen.on(), logging_to_stderr(*how), of_a_job(), sigterm_as_ctrl_c():
+        return _done(options)
+
+
+def _done(options: argparse.Namespace) -> int:
+    try:
+        with working_in(getattr(options, "directory", None)):
+            return int(options.do(options))
+    except RedcalError as err:
+        aside(options, f"redcal {options.command}: {printable(str(err))}", logging.ERROR)
+        return err.exit_code
+    except BrokenPipeError:  # the reader of our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt as err:
+        aside(options, f"redcal {options.command}: {in_words(err)}", logging.ERROR)
+        return 1
+    except Exception as err:
+        told = f"redcal {options.command}: unexpected {type(err).__name__}: {err}"
+        if not options.verbose:
+            told += "\n  (--verbose shows where; please report it)"
+            aside(options, told, logging.ERROR)
+        elif options.log_format == "json":
+            log_line.exception(told)
+        elif options.screen.hidden:  # Python would show it all
+            traceback.print_exc()
+        else:
+            raise
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="redcal",
+        description="Reconcile two models that lead to different decisions.",
+        epilog="Exit: 0 converged, 1 failed or interrupted, 2 wrong use, configuration or input, "
+        "3 finished but capped, stalled or cut. A run that has nothing to do ends as the one "
+        "that did it.",
+    )
+    _folder(parser)
+    parser.add_argument("--version", action="version", version=f"redcal {__version__}")
+    known = parser.add_subparsers(dest="command", metavar="COMMAND")
+
+    def command(
+        name: str, do: Callable[[argparse.Namespace], int], text: str, config: bool = True
+    ) -> argparse.ArgumentParser:
+        sub = known.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+        if config:
+            sub.add_argument("-c", "--config", required=True, metavar="FILE", help="the YAML file")
+            sub.add_argument(
+                "--set",
+                action="append",
+                default=[],
+                metavar="KEY=VALUE",
+                help="override a key, as reconcile.eta=0.02",
+            )
+            sub.add_argument("--engine", choices=("auto", "local", "spark"), help="what computes")
+        _folder(sub)
+        sub.add_argument("-q", "--quiet", action="store_true", help="no progress, no closing words")
+        sub.add_argument("-v", "--verbose", action="store_true", help="say more, with tracebacks")
+        sub.add_argument("--json", action="store_true", help="print for machines")
+        sub.add_argument(
+            "--log-format", choices=FORMATS, default="text", help="json: one object a line"
+        )
+        sub.set_defaults(do=do)
+        return sub
+
+    def waits(sub: argparse.ArgumentParser) -> None:
+        sub.add_argument(
+            "--wait", action="store_true", help="if another process is doing it, wait for it"
+        )
+
+    def alerting(sub: argparse.ArgumentParser) -> None:
+        sub.add_argument(
+            "--fail-on",
+            type=conditions,
+            default=(),
+            metavar="LIST",
+            help=f"exit with 1 on any of these: {','.join(CONDITIONS)}",
+        )
+
+    sub = command("check", commands.check, "check configuration and schemas; compute nothing")
+    sub.add_argument("--ids", action="store_true", help="also look for null and repeated ids")
+    command(
+        "audit",
+        commands.audit_,
+        "show how much the models disagree and what it costs; write nothing",
+    )
+    for name, do, text in (
+        ("run", commands.run, "fit, apply and judge: the main job"),
+        ("fit", commands.fit, "fit and judge; write the log, not the rows"),
+    ):
+        sub = command(name, do, text)
+        sub.add_argument("--force", action="store_true", help="run even if nothing changed")
+        waits(sub)
+        alerting(sub)
+    sub = command(
+        "resume", commands.resume, "go on with a run that died, on the input it started with"
+    )
+    sub.add_argument("--run", metavar="ID", help="default: the last unfinished one")
+    waits(sub)
+    alerting(sub)
+    sub = command(
+        "apply", commands.apply, "write the input's rows with the scores of a fitted pair"
+    )
+    chosen = sub.add_mutually_exclusive_group()
+    chosen.add_argument("--run", metavar="ID", help="a run's id, or latest")
+    chosen.add_argument("--model", metavar="FILE", help="an exported model")
+    sub.add_argument(
+        "--incremental",
+        action="store_true",
+        help="only rows that came since the last time, each once (on Spark, append or merge)",
+    )
+    sub.add_argument(
+        "--follow",
+        type=_seconds,
+        nargs="?",
+        const=10.0,
+        metavar="SECONDS",
+        help="as --incremental, and keep looking for more this often (default: 10)",
+    )
+    sub.add_argument(
+        "--switch-model",
+        action="store_true",
+        help="go on from the checkpoint of another model with this one",
+    )
+    waits(sub)
+    sub = command(
+        "evaluate",
+        commands.evaluate,
+        "make a run again from its input and compare everything that it wrote, cell by cell",
+    )
+    sub.epilog = EVALUATED
+    sub.add_argument(
+        "--run", metavar="ID", help="default: the run whose rows the table has, or the last fit"
+    )
+    sub.add_argument("--model", metavar="FILE", help="the exported model that the run applied")
+    sub = command(
+        "compare", commands.compare, "run four procedures on the same rows; write no tables"
+    )
+    sub.add_argument(
+        "--reconcile-alpha",
+        type=_share,
+        default=RECONCILE_ALPHA,
+        metavar="X",
+        help="Reconcile's own alpha, in units of probability; default: %(default)s",
+    )
+    sub.add_argument("-o", "--output", metavar="FILE", help="also draw a chart: .svg or .html")
+    sub = command("log", commands.log, "print the patch log of the last run of this configuration")
+    sub.add_argument("--run", metavar="ID", help="a run's id, or latest")
+    sub = command("explain", commands.explain, "tell which patches touched a row, and why")
+    sub.add_argument("--id", required=True, metavar="X", help="the row's value of input.id")
+    sub.add_argument("--run", metavar="ID", help="a run's id, or latest")
+    sub = command("export", commands.export, "write the model as one JSON file")
+    sub.add_argument("--run", metavar="ID", help="a run's id, or latest")
+    sub.add_argument("-o", "--output", metavar="FILE", help="default: standard output")
+    sub = command("report", commands.report, "write a run's report: one HTML file")
+    sub.add_argument("--run", metavar="ID", help="a run's id, or latest")
+    sub.add_argument("-o", "--output", metavar="FILE", help="default: beside the output table")
+    sub = command("runs", commands.runs, "list the runs in the ledger, or tidy up after old ones")
+    sub.add_argument("--prune", action="store_true", help="remove what old runs left")
+    sub.add_argument("--keep", type=_positive, metavar="N", help="prune all but the newest N")
+    sub.add_argument("--older-than", type=age, metavar="AGE", help="prune those, as 30d, 8w, 12h")
+    sub.add_argument("--dry-run", action="store_true", help="say what would be pruned")
+    sub.add_argument("--compact", action="store_true", help="put small files together")
+    sub = command(
+        "demo", commands.demo, "write example data and reconcile it into ./out", config=False
+    )
+    sub.add_argument("--rows", type=_patients, default=ROWS, help=f"default: {ROWS:,}")
+    sub.add_argument("--force", action="store_true", help="run even if nothing changed")
+    return parser
+
+
+def _folder(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-C",
+        "--directory",
+        default=argparse.SUPPRESS,  # before the command or after it
+        metavar="DIR",
+        help="start in this folder: relative paths, also of tables in FILE, start there",
+    )
+
+
+def _share(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= 1:
+        raise argparse.ArgumentTypeError(f"must be a number above 0 and up to 1, got {text!r}")
+    return value
+
+
+def _positive(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number above 0, got {text!r}")
+    return int(text)
+
+
+def _patients(text: str) -> int:
+    if (rows := _positive(text)) > MOST_ROWS:
+        raise argparse.ArgumentTypeError(f"must be at most {MOST_ROWS:,}, got {rows:,}")
+    return rows
+
+
+def _seconds(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0 < found < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be a number of seconds above 0, got {text!r}")
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

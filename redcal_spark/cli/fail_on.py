@@ -1,0 +1,60 @@
+"""Alerts: what a scheduler that knows success and failure only may want to hear of as a failure."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Sequence
+
+from redcal_spark.runs.ledger import RunRow
+from redcal_spark.runs.outcome import Outcome
+
+MEANING = {
+    "capped": "stopped by max_rounds or max_steps, before it was done",
+    "stalled": "the next patch rounds to nothing on the patch grid (grid_bits)",
+    "cut": "the guard left out patches that did harm on the judged rows",
+}
+
+
+def _status(name: str) -> Callable[[Outcome], str | None]:
+    return lambda found: MEANING[name] if found.row.status == name else None
+
+
+def _certificate(found: Outcome) -> str | None:
+    checks = json.loads(found.row.certificate or "{}").get("checks", ())
+    failed = [check["name"] for check in checks if check["verdict"] in ("violated", "fail")]
+    return f"violated on the holdout rows: {', '.join(failed)}" if failed else None
+
+
+def _rows(count: Callable[[RunRow], int | None], what: str) -> Callable[[Outcome], str | None]:
+    return lambda found: f"{count(found.row):,} rows {what}" if count(found.row) else None
+
+
+CONDITIONS: dict[str, Callable[[Outcome], str | None]] = {
+    **{name: _status(name) for name in MEANING},
+    "certificate": _certificate,
+    "bad_rows": _rows(lambda row: row.bad_rows, "could not be used"),
+    "unlabelled": _rows(lambda row: row.unlabelled_rows, "have no label yet"),
+    "unchanged": lambda found: "there was nothing new" if found.unchanged else None,
+    "held": lambda found: found.held,
+}
+
+
+def conditions(text: str) -> tuple[str, ...]:
+    """The names in a list as `--fail-on` has it."""
+    names = tuple(name.strip() for name in text.split(","))
+    for name in names:
+        if name not in CONDITIONS:
+            known = ", ".join(CONDITIONS)
+            raise argparse.ArgumentTypeError(f"{name!r} is unknown; there are: {known}")
+    return names
+
+
+def alerts(names: Sequence[str], found: Outcome) -> list[str]:
+    """Which of the conditions hold of a run, and why.
+
+    A run that had nothing to do is told as the one that did it: else a failure that a scheduler
+    tries again would be a success.
+    """
+    told = ((name, CONDITIONS[name](found)) for name in names)
+    return [f"{name}: {why}" for name, why in told if why is not None]

@@ -1,0 +1,105 @@
+"""Log lines on standard error, for people or as JSON. Only the command line installs a handler.
+
+A line of JSON is one object: `time` (UTC), `level`, `logger`, `message`, and what is known of the
+run: `run_id`, `phase` (the last one begun), `round` and `step`; `exception`, if there was one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import NoReturn
+
+from redcal_spark.cli.streams import Screen, printable
+
+log = logging.getLogger("redcal_spark")
+FORMATS = ("text", "json")
+
+
+@dataclass
+class Context:
+    """Where a run is. `round` and `step` are those of the last patch."""
+
+    run_id: str | None = None
+    phase: str | None = None
+    round: int | None = None
+    step: int | None = None
+
+
+class JsonLines(logging.Formatter):
+    def __init__(self, context: Context, screen: Screen):
+        super().__init__()
+        self._context = context
+        self._screen = screen
+
+    def format(self, record: logging.LogRecord) -> str:
+        told = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": self._screen.hidden.text(record.getMessage()),
+        }
+        told |= {name: value for name, value in asdict(self._context).items() if value is not None}
+        if record.exc_info:
+            told["exception"] = self._screen.hidden.text(self.formatException(record.exc_info))
+        return json.dumps(told)
+
+
+class Lines(logging.Formatter):
+    def __init__(self, screen: Screen):
+        super().__init__("%(asctime)s %(levelname)s %(message)s")
+        self._screen = screen
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(self._screen.hidden.text(super().format(record)))
+
+
+@contextmanager
+def logging_to_stderr(
+    quiet: bool, verbose: bool, form: str, context: Context, screen: Screen
+) -> Iterator[None]:
+    """Log lines go to standard error while a command runs.
+
+    As JSON, warnings of libraries, too: nothing else may be between the lines.
+    """
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines(context, screen) if form == "json" else Lines(screen))
+    warned = logging.getLogger("py.warnings")
+    log.handlers[:] = [handler]
+    log.setLevel(logging.ERROR if quiet else logging.DEBUG if verbose else logging.INFO)
+    log.propagate = False
+    # what goes wrong in a batch of a stream is raised as well, and told in words then
+    logging.getLogger("py4j").setLevel(logging.WARNING if verbose else logging.CRITICAL)
+    if form != "json":
+        yield
+        return
+    if not quiet:
+        warned.addHandler(handler)
+    warned.propagate = False
+    logging.captureWarnings(True)
+    try:
+        yield
+    finally:
+        logging.captureWarnings(False)
+        warned.removeHandler(handler)
+        warned.propagate = True
+
+
+class Parser(argparse.ArgumentParser):
+    """Tells of wrong use in the form that was asked for, where that can still be seen."""
+
+    given: Sequence[str] = ()
+
+    def error(self, message: str) -> NoReturn:
+        given = " ".join(self.given)
+        if "--log-format json" not in given and "--log-format=json" not in given:
+            super().error(message)
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        told = {"time": now, "level": "ERROR", "logger": log.name, "message": message}
+        self.exit(2, json.dumps(told) + "\n")

@@ -1,0 +1,87 @@
+"""Opening: the job that the options of a command ask for, and its model."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+from collections.abc import Callable
+
+from redcal_spark.backends.backend import InMemory, Work, choose_engine
+from redcal_spark.backends.local.store import DeltaRsStore
+from redcal_spark.cli.terminal import (
+    Terminal,
+)
+from redcal_spark.config.folder import looked_for
+from redcal_spark.config.load import load_config
+from redcal_spark.config.schema import Config
+from redcal_spark.errors import ModelFileError, UsageError
+from redcal_spark.model.pair import ReconciledPair
+from redcal_spark.runs.job import Job
+from redcal_spark.runs.ledger import RunRow
+from redcal_spark.runs.stream import StreamJob
+
+log_line = logging.getLogger("redcal_spark.cli")
+
+
+def job_of(options: argparse.Namespace) -> StreamJob:
+    config = _config(options)
+    form = options.log_format
+    quiet = options.quiet or (options.json and form == "text")  # a log for machines was asked for
+    listener = Terminal(quiet, options.verbose, options.screen, options.context, form)
+    return StreamJob(config, _work(config), listener)
+
+
+def watched_job(options: argparse.Namespace) -> Job:
+    """A job whose rounds are told in the words of its losses."""
+    job = job_of(options)
+    if isinstance(job.listener, Terminal):
+        job.listener.losses = job.reconciler.losses
+    return job
+
+
+def _config(options: argparse.Namespace) -> Config:
+    overrides = list(options.set)
+    if options.engine is not None:
+        overrides.append(f"engine.name={options.engine}")
+    config = load_config(options.config, overrides)
+    options.screen.hidden = config.hidden
+    return config
+
+
+def _work(config: Config) -> Work:
+    """Where tables are and computing is done."""
+    engine, why = choose_engine(config)
+    level = logging.INFO if engine == "spark" else logging.DEBUG  # the usual goes without saying
+    log_line.log(level, "engine %s: %s", engine, why)
+    if engine == "local":
+        return InMemory(DeltaRsStore(), config.engine.threads)
+    try:
+        from redcal_spark.backends.spark.backend import OnSpark
+        from redcal_spark.backends.spark.session import get_session
+    except ModuleNotFoundError as err:
+        raise UsageError(
+            "engine.name: spark needs PySpark: pip install 'redcal-spark[spark]' "
+            "(--engine local needs none)"
+        ) from err
+    given = config.engine
+    return OnSpark(get_session(), given.scratch, given.driver_budget, given.threads)
+
+
+def model_of(options: argparse.Namespace, job: Job) -> tuple[ReconciledPair, str, RunRow | None]:
+    """The model to apply, what to call it, and the run it is of; a file does not know."""
+    if options.model is not None:
+        if not os.path.exists(options.model):
+            raise ModelFileError(f"{options.model}: no such file{looked_for(options.model)}")
+        pair = renamed(ReconciledPair.load(options.model), job.config.hidden.read_json)
+        return pair, str(options.model), None
+    row = job.find(options.run)
+    return job.pair_of(row), f"run {row.run_id}", row
+
+
+def renamed(pair: ReconciledPair, change: Callable[[str], str]) -> ReconciledPair:
+    """A model whose names are as the configuration writes them, or as they are."""
+    text = json.dumps(pair.to_json())
+    changed = change(text)
+    return pair if changed == text else ReconciledPair.from_json(json.loads(changed))

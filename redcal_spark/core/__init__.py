@@ -1,0 +1,1 @@
+"""What may run on a Spark worker: the arithmetic over rows. numpy and pyarrow only."""

@@ -1,0 +1,175 @@
+"""Tables in memory: what users hold (numpy, pandas, polars, Arrow) as Arrow, and back again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from redcal_spark.core.columns import Columns
+from redcal_spark.errors import InputError, UsageError
+
+BATCH = 65_536  # rows at a time: enough for threads to share, small enough for the cache
+
+
+def to_arrow(data: Any, names: Sequence[str]) -> pa.Table:
+    """The named columns of a table in memory. Missing ones are left to `plan` to name."""
+    if isinstance(data, pa.RecordBatch):
+        data = pa.Table.from_batches([data])
+    if isinstance(data, pa.Table):
+        return data
+    if is_polars(data):
+        return _from_polars(data, names)
+    if hasattr(data, "columns") and hasattr(data, "iloc"):
+        arrays = []
+        for place, name in enumerate(data.columns):
+            if name in names:
+                # by place: of a name that is there twice, pandas would give both
+                arrays.append((name, _from_pandas(data.iloc[:, place], name)))
+            else:
+                arrays.append((str(name), pa.nulls(len(data))))  # seen in messages only
+        return pa.table([array for _, array in arrays], names=[name for name, _ in arrays])
+    if hasattr(data, "to_arrow"):  # duckdb
+        return to_arrow(data.to_arrow(), names)
+    if hasattr(data, "__arrow_c_stream__"):
+        return pa.table(data)
+    raise UsageError(
+        "data must be a DataFrame of pandas, polars or Spark, a pyarrow Table, "
+        f"or numpy arrays (scores, scores, labels); got {type(data).__name__}"
+    )
+
+
+def with_columns(data: Any, table: pa.Table, added: Sequence[str]) -> Any:
+    """The user's table with columns added that an Arrow table of the same rows has."""
+    if isinstance(data, pa.RecordBatch):
+        nothing = pa.RecordBatch.from_pylist([], table.schema)
+        return next(iter(table.combine_chunks().to_batches()), nothing)
+    if is_polars(data):
+        return data.hstack(type(data)(table.select(added)))
+    if isinstance(data, pa.Table) or not hasattr(data, "assign"):
+        return table  # Arrow for Arrow, and for what only gives Arrow
+    new = table.select(added).to_pandas()
+    new.index = data.index
+    return data.assign(**{name: new[name] for name in added})
+
+
+def is_polars(data: Any) -> bool:
+    """Whether this is of polars, asked without importing polars."""
+    return any(kind.__module__.partition(".")[0] == "polars" for kind in type(data).__mro__)
+
+
+def from_numpy(columns: Columns, model_1: Any, model_2: Any, label: Any = None) -> pa.Table:
+    """Arrays as the columns that the reconciler was told of."""
+    arrays = {
+        _only(columns.model_1): _array(model_1, "the scores of model 1"),
+        _only(columns.model_2): _array(model_2, "the scores of model 2"),
+    }
+    if label is not None:
+        arrays[columns.label] = _known(_array(label, "the labels"))
+    lengths = {len(a) for a in arrays.values()}
+    if len(lengths) > 1:
+        told = ", ".join(f"{name}: {len(a)}" for name, a in arrays.items())
+        raise InputError(f"arrays of different length: {told}")
+    return pa.table(arrays)
+
+
+def batches(table: pa.Table) -> Iterator[pa.RecordBatch]:
+    yield from table.to_batches(max_chunksize=BATCH)
+
+
+def _only(columns: Any) -> str:
+    if not isinstance(columns, str):
+        raise UsageError("numpy arrays stand for one column each; name model_1 and model_2 by text")
+    return columns
+
+
+# --- frames ---------------------------------------------------------------------------------------
+
+
+def _from_pandas(series: Any, name: str) -> pa.Array:
+    try:
+        return pa.Array.from_pandas(series)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as err:
+        raise InputError(f"column {name!r} mixes types: {str(err).splitlines()[0]}") from err
+
+
+def _from_polars(data: Any, names: Sequence[str]) -> pa.Table:
+    kind = type(data).__name__
+    if hasattr(data, "collect"):
+        raise UsageError(f"data is a polars {kind}, which has no rows yet: give data.collect()")
+    if not hasattr(data, "get_columns"):
+        raise UsageError(f"data must be a table; got a polars {kind}")
+    arrays = [
+        # others are seen in messages only, and not all of them have a type in Arrow
+        column.to_arrow() if column.name in names else pa.nulls(len(column))
+        for column in data.get_columns()
+    ]
+    return pa.table(arrays, names=data.columns)
+
+
+# --- arrays ---------------------------------------------------------------------------------------
+
+
+def _array(values: Any, name: str) -> pa.Array:
+    """An array of one or two dimensions; what is masked is null."""
+    if is_polars(values):
+        if not hasattr(values, "to_frame"):
+            raise UsageError(f"{name}: must be an array, got a polars {type(values).__name__}")
+        return values.to_arrow()
+    hidden = np.ma.getmaskarray(values) if isinstance(values, np.ma.MaskedArray) else None
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind in "US" and not isinstance(values, np.ndarray):
+            array = _objects(values) if array.ndim == 1 else array  # numpy makes text of NaN
+    except ValueError:  # rows of different length: left to the reader, which names them
+        array = _objects(values)
+    if array.ndim not in (1, 2):
+        raise InputError(f"{name}: must have one or two dimensions, got {array.ndim}")
+    if array.dtype == object:  # rows of different length, text, or some are None
+        if hidden is not None:
+            array = array.copy()
+            array[hidden] = None
+        return _from_pandas(_objects(array.tolist()) if array.ndim == 2 else array, name)
+    if array.ndim == 2:
+        if not np.issubdtype(array.dtype, np.number):
+            raise InputError(f"{name}: must be numbers, got an array of {array.dtype}")
+        mask = None if hidden is None else hidden.reshape(-1)
+        flat = pa.array(np.ascontiguousarray(array).reshape(-1), mask=mask)
+        return pa.FixedSizeListArray.from_arrays(flat, array.shape[1])
+    try:
+        return pa.array(array, mask=hidden)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as err:
+        raise InputError(f"{name}: {str(err).splitlines()[0]}") from err
+
+
+def _objects(values: Any) -> npt.NDArray[Any]:
+    array = np.empty(len(values), dtype=object)
+    array[:] = list(values)
+    return array
+
+
+def _known(labels: pa.Array) -> pa.Array:
+    """Labels of arrays: NaN is none, as in pandas, and a vector of nothing else is none too."""
+    if isinstance(labels, pa.ChunkedArray):
+        labels = labels.combine_chunks()
+    kind = labels.type
+    if pa.types.is_floating(kind):
+        absent = _absent(labels)
+    elif pa.types.is_nested(kind) and pa.types.is_floating(getattr(kind, "value_type", kind)):
+        lengths = labels.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+        ends = np.cumsum(lengths)
+        known = np.concatenate([[0], np.cumsum(~_absent(labels.flatten()))])
+        absent = (known[ends] == known[ends - lengths]) & (lengths > 0)
+    else:
+        return labels
+    if not absent.any():
+        return labels
+    return labels.take(pa.array(np.arange(len(labels)), mask=absent))
+
+
+def _absent(values: pa.Array) -> npt.NDArray[np.bool_]:
+    numbers: npt.NDArray[np.float64] = values.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    return np.isnan(numbers)

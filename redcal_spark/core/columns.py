@@ -1,0 +1,254 @@
+"""Columns: which of them hold what, and in what form, decided from a table's schema."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from redcal_spark.core.fixed_point import MAX_CLASSES
+from redcal_spark.errors import InputError
+from redcal_spark.settings import setting
+
+MAX_TOLD = 100  # missing columns
+MAX_LISTED = 200
+
+ScoreColumns = str | tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns hold what. Scores: one array column, one column P(class 1), or d columns."""
+
+    model_1: ScoreColumns = "model_1"
+    model_2: ScoreColumns = "model_2"
+    label: str = "label"
+    id: str | None = None
+    classes: tuple[str, ...] | None = None
+
+    def scores(self, model: int) -> ScoreColumns:
+        return self.model_1 if model == 1 else self.model_2
+
+    def names(self, *, label: bool) -> list[str]:
+        """Every column that is read, once."""
+        found: dict[str, None] = {}
+        for columns in (self.model_1, self.model_2):
+            found.update(dict.fromkeys((columns,) if isinstance(columns, str) else columns))
+        if label:
+            found[self.label] = None
+        if self.id is not None:
+            found[self.id] = None
+        return list(found)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Columns whose types are known: the form of the scores and the number of classes."""
+
+    columns: Columns
+    n_classes: int
+    forms: tuple[Form, Form]
+    label: LabelForm | None  # None: labels are not read
+
+    @property
+    def binary(self) -> bool:
+        return self.forms == ("binary", "binary")
+
+
+Form = Literal["array", "columns", "binary"]
+LabelForm = Literal["index", "name", "vector"]
+
+
+def plan(
+    schema: pa.Schema,
+    columns: Columns,
+    where: str,
+    n_classes: int | None,
+    first: pa.RecordBatch | None,
+    labels: bool = True,
+) -> Layout:
+    """Decide the form of every column from its type. Problems are told all at once.
+
+    n_classes: what losses or `classes` say; without them the first batch decides.
+    """
+    there = Counter(schema.names)
+    wanted = columns.names(label=labels)
+    problems = [
+        f"column {name!r} not found in {where}; it has: {listed(schema.names)}"
+        for name in [name for name in wanted if name not in there][:MAX_TOLD]
+    ]
+    problems += [
+        f"{where} has {there[name]} columns named {name!r}; rename or drop the others"
+        for name in wanted
+        if there[name] > 1
+    ]
+    if problems:
+        raise InputError("\n".join(problems))
+    forms, widths = [], []
+    for model in (1, 2):
+        form, width, problem = _score_form(schema, columns.scores(model), n_classes, first)
+        forms.append(form)
+        widths.append(width)
+        problems += problem
+    problems += _id_problems(schema, columns)
+    label: LabelForm | None = None
+    if labels:
+        label, problem = _label_form(schema, columns, first)
+        problems += problem
+    if not problems:
+        problems += _width_problems(columns, forms, widths, n_classes)
+    if problems:
+        raise InputError("\n".join(f"{where}: {problem}" for problem in problems))
+    d = n_classes or widths[0] or widths[1]
+    if d is None:
+        raise InputError(f"{where} has no rows")
+    return Layout(columns, d, (forms[0], forms[1]), label)
+
+
+def _id_problems(schema: pa.Schema, columns: Columns) -> list[str]:
+    if columns.id is None or not pa.types.is_nested(kind := schema.field(columns.id).type):
+        return []
+    return [f"id column {columns.id!r} has type {kind}; an id is one text, number or date"]
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names of columns in a message: as many as someone may want to read."""
+    more = f", ... and {len(names) - MAX_LISTED:,} more" if len(names) > MAX_LISTED else ""
+    return ", ".join(names[:MAX_LISTED]) + more
+
+
+def _score_form(
+    schema: pa.Schema, source: ScoreColumns, n_classes: int | None, first: pa.RecordBatch | None
+) -> tuple[Form, int | None, list[str]]:
+    if not isinstance(source, str):
+        told = [
+            f"column {name!r} has type {schema.field(name).type}; scores must be numbers"
+            + _such_as(name, first)
+            for name in source
+            if not _is_number(schema.field(name).type)
+        ]
+        return "columns", len(source), told
+    kind = schema.field(source).type
+    if _is_number(kind):
+        return "binary", 2, []
+    if not _is_list(kind):
+        return (
+            "array",
+            None,
+            [
+                f"column {source!r} has type {kind}; scores are arrays of numbers or one number"
+                + _such_as(source, first)
+            ],
+        )
+    if not _is_number(kind.value_type):
+        return (
+            "array",
+            None,
+            [f"column {source!r} holds arrays of {kind.value_type}, not of numbers"],
+        )
+    if pa.types.is_fixed_size_list(kind):
+        return "array", kind.list_size, []
+    if first is None:
+        return "array", None, []
+    lengths = pc.drop_null(pc.list_value_length(first.column(source)))
+    if not len(lengths):
+        return "array", None, []
+    # a few rows may be ragged: they are told, or skipped, one by one
+    found, counts = np.unique(lengths.to_numpy(zero_copy_only=False), return_counts=True)
+    usual = int(found[counts.argmax()])
+    return "array", n_classes if n_classes in found else usual, []
+
+
+def _label_form(
+    schema: pa.Schema, columns: Columns, first: pa.RecordBatch | None
+) -> tuple[LabelForm | None, list[str]]:
+    kind = schema.field(columns.label).type
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if _is_list(kind) and _is_number(kind.value_type):
+        return "vector", []
+    if _is_number(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind):
+        return "index", []
+    if _is_text(kind):
+        if columns.classes is not None:
+            return "name", []
+        if first is None:
+            return None, []  # no rows: told by whoever wants some
+        shown = _such_as(columns.label, first)
+        if not shown:
+            return None, [
+                f"label column {columns.label!r} has no label in the first {first.num_rows:,} "
+                "rows; if it has names of classes further down, list them in "
+                f"`{setting('classes')}`"
+            ]
+        told = f"label column {columns.label!r} holds text; name the classes with "
+        return None, [f"{told}`{setting('classes')}`{shown}"]
+    return None, [
+        f"label column {columns.label!r} has type {kind}; labels are class indices, class names, "
+        "0/1 or arrays of numbers"
+    ]
+
+
+def value_of(scalar: pa.Scalar) -> Any:
+    """The value as Python has it; what Arrow shows of it where Python's calendar ends."""
+    try:
+        return scalar.as_py()
+    except (OverflowError, ValueError):
+        return " ".join(pa.array([scalar], scalar.type).to_string().split())
+
+
+def _such_as(name: str, first: pa.RecordBatch | None) -> str:
+    """The first value of a column, to be shown where its type is wrong."""
+    values = () if first is None else (value_of(v) for v in first.column(name))
+    value = next((v for v in values if v is not None), None)
+    return "" if value is None else f"; first: {str(value)[:60]!r}"
+
+
+def _width_problems(
+    columns: Columns, forms: Sequence[Form], widths: Sequence[int | None], n_classes: int | None
+) -> list[str]:
+    told = []
+    one, two = widths
+    if forms.count("binary") == 1:  # a patch keeps f0 + f1 = 1 for a pair of such columns only
+        other = widths[1 - forms.index("binary")]
+        classes = "an array" if other is None else f"{other} classes"
+        told.append(
+            f"one model has one column P(class 1), the other {classes}; give both in one form"
+        )
+    elif one is not None and two is not None and one != two:
+        told.append(f"the models have different numbers of classes: {one} and {two}")
+    for source, width in zip((columns.model_1, columns.model_2), widths, strict=True):
+        if width is None:
+            continue
+        if n_classes is not None and width != n_classes and not told:
+            name = source if isinstance(source, str) else ", ".join(source[:3])
+            told.append(
+                f"column {name!r} has {width} classes, {setting('losses')} and "
+                f"`{setting('classes')}` have {n_classes}"
+            )
+        if not 2 <= width <= MAX_CLASSES and not told:
+            told.append(f"needs 2 to {MAX_CLASSES:,} classes, got {width}")
+    return told
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    )
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind)
+    )
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    )

@@ -1,0 +1,151 @@
+"""History: the metrics after every round, from one replay of the log over the active rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from redcal_spark.core.blocks import Block
+from redcal_spark.core.kernel import Classified, Index, Rows, Rules, Scan
+from redcal_spark.core.metrics import Totals, measure
+from redcal_spark.core.paired import NOWHERE, Paired, Pairing, Range, brier_ranges
+from redcal_spark.core.patches import Patch
+
+POINTS = 200  # of a calibration everywhere, evenly spaced
+ROWS_MEASURED = 10**8  # a calibration of very many rows gets fewer points
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """The totals after `steps` patches and `rounds` rounds."""
+
+    steps: int
+    rounds: int
+    totals: Totals
+
+
+def segments(log: Sequence[Patch], rows: int) -> list[list[Patch]]:
+    """The log cut at the points to measure: rounds' ends, and steps of a calibration everywhere.
+
+    rows: how many it was fitted on. Holdout rows have no say, for the guard chooses among these.
+    """
+    free = sum(patch.round is None for patch in log)
+    points = max(10, min(POINTS, ROWS_MEASURED // max(rows, 1)))
+    every = max(1, -(-free // points))
+    found: list[list[Patch]] = []
+    for place, patch in enumerate(log):
+        new_round = patch.round is not None and (place == 0 or log[place - 1].round != patch.round)
+        spaced = patch.round is None and (place % every == 0 or log[place - 1].model != patch.model)
+        if not found or new_round or spaced:
+            found.append([])
+        found[-1].append(patch)
+    return found
+
+
+def history(
+    start: Totals,
+    scans: Iterable[Scan],
+    rules: Rules,
+    log: Sequence[Patch],
+    spread: Callable[..., Iterable[list[Totals]]] = map,
+    *,
+    fitted: int | None = None,
+    holdout: Holdout | None = None,
+) -> list[Point]:
+    """The totals before the first patch and after every segment.
+
+    spread: how blocks are spread over threads, as `map` with a function and items.
+    fitted: how many rows the log was fitted on, which decides where to measure: by default `start`
+    is of these. holdout: the rows are none of them, and what changed is paired row by row.
+    """
+    cut = segments(log, start.rows if fitted is None else fitted)
+    measured = Measured(cut, rules, start.optimum.shape[1], holdout is not None)
+
+    def replayed(scan: Scan) -> list[Totals]:
+        return measured.changes(scan.active, scan.own_classified())
+
+    return points(start, cut, added(spread(replayed, scans), len(cut)), holdout)
+
+
+@dataclass(frozen=True)
+class Holdout:
+    """What must be known of holdout rows, whether or not the log touches any."""
+
+    vectors: bool  # labels are vectors
+
+
+class Measured:
+    """A log in segments, ready to be replayed on blocks of rows."""
+
+    def __init__(self, cut: Sequence[Sequence[Patch]], rules: Rules, d: int, paired: bool):
+        self.cut = cut
+        self.rules = rules
+        self.ranges = brier_ranges(cut, d, rules.binary) if paired else None
+
+    def changes(self, block: Block, classified: Classified | None = None) -> list[Totals]:
+        """What every segment changed on some rows.
+
+        Only the rows that a segment may touch are measured, before and after it: a round's event,
+        or all rows of a calibration everywhere.
+        """
+        rows = Rows(block, self.rules, classified)
+        if self.ranges is None:
+            return [_advance(segment, rows) for segment in self.cut]
+        pairing, found = Pairing(block, rows), []
+        for segment, within in zip(self.cut, self.ranges, strict=True):
+            found.append(_advance(segment, rows, pairing, within))
+        return found
+
+
+def added(found: Iterable[Sequence[Totals]], length: int) -> list[Totals | None]:
+    """Changes of many blocks, summed segment by segment."""
+    total: list[Totals | None] = [None] * length
+    for block in found:
+        for i, change in enumerate(block):
+            known = total[i]
+            total[i] = change if known is None else known + change
+    return total
+
+
+def points(
+    start: Totals,
+    cut: Sequence[Sequence[Patch]],
+    summed: Sequence[Totals | None],
+    holdout: Holdout | None = None,
+) -> list[Point]:
+    if holdout is not None:
+        start = replace(start, paired=Paired.nothing(holdout.vectors, len(start.pairs)))
+    found = [Point(0, 0, start)]
+    for segment, change in zip(cut, summed, strict=True):
+        last = found[-1]
+        totals = last.totals if change is None else last.totals + change
+        rounds = last.rounds + (segment[0].round is not None)
+        found.append(Point(segment[-1].step + 1, rounds, totals))
+    return found
+
+
+def _advance(
+    segment: Sequence[Patch],
+    rows: Rows,
+    pairing: Pairing | None = None,
+    within: Range = NOWHERE,
+) -> Totals:
+    """Apply a segment; returns what it changed."""
+    index = rows.may_touch(segment[0])
+    before = _measure(rows, index)
+
+    def act() -> None:
+        for patch in segment:
+            rows.apply(patch)
+        rows.settle()
+
+    if pairing is None:
+        act()
+        return _measure(rows, index) - before
+    paired = pairing.change(segment, within, rows, index, act)
+    return replace(_measure(rows, index) - before, paired=paired)
+
+
+def _measure(rows: Rows, index: Index) -> Totals:
+    known = [a.take(index, axis=1) for a in rows.actions], rows.events.take(index, axis=1)
+    return measure(rows.current(index), rows.rules, known)

@@ -1,0 +1,252 @@
+"""Metrics: exact sums over rows, and the numbers people read off them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from redcal_spark.core.blocks import Block, label_rows
+from redcal_spark.core.fixed_point import BITS, ONE, Grid, Ints, sum_of_squares
+from redcal_spark.core.kernel import Classified, Rules, chunks, classify, event_counts, respond
+from redcal_spark.core.losses import Actions, LossFamily
+from redcal_spark.core.paired import Paired
+from redcal_spark.core.sums import cell_label_sums, cell_score_sums
+
+PAIR_NUMBERS = 1 << 22  # label sums by pairs of actions, of all losses together: 32 MB a task
+
+
+@dataclass(frozen=True, eq=False)
+class Totals:
+    """Sums over rows: integers that add up and can be taken away again.
+
+    brier: per model the sum of squared errors, in units of 2^-52.
+    pairs, events: per loss, a1 x a2: rows with these best responses, rows in this event.
+    labels, scores: per model, cell x class. optimum: the same for the actions that know y.
+    gaps: per coordinate, rows on which the models differ beyond Reconcile's alpha.
+    pair_labels: only for an audit, per loss, a1 x a2 x class: label sums by both best responses.
+    Empty for a loss that is too large for it.
+    paired: only of holdout rows in a history: what the patches so far changed, row by row.
+    """
+
+    rows: int
+    brier: tuple[int, int]
+    pairs: tuple[Ints, ...]
+    events: tuple[Ints, ...]
+    labels: tuple[Ints, Ints]
+    scores: tuple[Ints, Ints]
+    optimum: Ints
+    gaps: Ints
+    pair_labels: tuple[Ints, ...] = ()
+    paired: Paired | None = None
+
+    def __add__(self, other: Totals) -> Totals:
+        return self._combined(other, 1)
+
+    def __sub__(self, other: Totals) -> Totals:
+        return self._combined(other, -1)
+
+    def _combined(self, other: Totals, sign: int) -> Totals:
+        def both(a: Sequence[Ints], b: Sequence[Ints]) -> tuple[Ints, ...]:
+            return tuple(x + sign * y for x, y in zip(a, b, strict=True))
+
+        return Totals(
+            self.rows + sign * other.rows,
+            (self.brier[0] + sign * other.brier[0], self.brier[1] + sign * other.brier[1]),
+            both(self.pairs, other.pairs),
+            both(self.events, other.events),
+            both(self.labels, other.labels),  # type: ignore[arg-type]
+            both(self.scores, other.scores),  # type: ignore[arg-type]
+            self.optimum + sign * other.optimum,
+            self.gaps + sign * other.gaps,
+            both(
+                self.pair_labels or [0 * x for x in other.pair_labels],
+                other.pair_labels or [0 * x for x in self.pair_labels],
+            ),
+            _paired(self.paired, other.paired, sign),
+        )
+
+    @classmethod
+    def none(cls, losses: LossFamily, d: int) -> Totals:
+        """The totals of no rows."""
+        squares = [np.zeros((x.n_actions, x.n_actions), np.int64) for x in losses.losses]
+        cells = np.zeros((losses.n_cells, d), np.int64)
+        two = (cells, cells)
+        return cls(
+            0, (0, 0), tuple(squares), tuple(squares), two, two, cells, np.zeros(d, np.int64)
+        )
+
+
+def _paired(one: Paired | None, two: Paired | None, sign: int) -> Paired | None:
+    if one is None or two is None:
+        return one if two is None or sign < 0 else two
+    return one + two if sign > 0 else one - two
+
+
+def measure(
+    block: Block,
+    rules: Rules,
+    known: Classified | None = None,
+    counts: Sequence[Ints] | None = None,
+    *,
+    audit: bool = False,
+) -> Totals:
+    """The totals of labelled rows.
+
+    known: their actions and events; counts: rows of every event. Both where they were computed.
+    """
+    assert block.y is not None
+    losses, d, y = rules.losses, block.n_classes, block.y
+    actions, events = known or classify(block, rules)
+    gaps = np.zeros(d, np.int64)
+    if rules.gap is not None:
+        part = rules.coordinates
+        far = np.abs(block.f1[:, part] - block.f2[:, part]) > rules.gap
+        gaps[part] = np.count_nonzero(far, axis=0)
+    one, two = (cell_label_sums(a, y, d, losses) for a in actions)
+    return Totals(
+        block.rows,
+        (brier_sum(block.f1, y), brier_sum(block.f2, y)),
+        tuple(pair_counts(actions, losses)),
+        tuple(event_counts(events, losses) if counts is None else counts),
+        (one, two),
+        (
+            cell_score_sums(actions[0], block.f1, losses),
+            cell_score_sums(actions[1], block.f2, losses),
+        ),
+        optimal_label_sums(y, d, losses),
+        gaps,
+        pair_label_sums(actions, y, d, losses) if audit else (),
+    )
+
+
+def pair_counts(actions: Sequence[Actions], losses: LossFamily) -> list[Ints]:
+    """Rows by the actions of both models, per loss."""
+    found = []
+    for loss, a1, a2 in zip(losses.losses, *actions, strict=True):
+        k = loss.n_actions
+        both = np.bincount(a1.astype(np.intp) * k + a2, minlength=k * k)
+        found.append(both.astype(np.int64).reshape(k, k))
+    return found
+
+
+def brier_sum(f: Grid, y: Grid) -> int:
+    """The exact sum of squared errors in units of 2^-52."""
+    total = 0
+    for part in chunks(len(f), 4 * f.shape[1]):
+        if y.ndim == 2:
+            total += sum_of_squares(f[part] - y[part])
+        else:  # (f - ONE)^2 = f^2 - 2 ONE f + ONE^2 where the label is, f^2 elsewhere
+            rows, d = part.stop - part.start, f.shape[1]
+            hit = int(f[part].take(np.arange(0, rows * d, d) + y[part]).sum(dtype=np.int64))
+            total += sum_of_squares(f[part]) - 2 * ONE * hit + rows * ONE * ONE
+    return total
+
+
+def optimal_label_sums(y: Grid, d: int, losses: LossFamily) -> Ints:
+    """Label sums per cell for a decision maker who knows y."""
+    if y.ndim == 1:  # all rows of a class have the same best action
+        counts = np.bincount(y, minlength=d) * ONE
+        sums = np.zeros((losses.n_cells, d), np.int64)
+        for place, loss in enumerate(losses.losses):
+            best = losses.offsets[place] + loss.quantised.argmin(axis=0)  # the first on ties
+            sums[best, np.arange(d)] = counts
+        return sums
+    sums = np.zeros((losses.n_cells, d), np.int64)
+    for part in chunks(len(y), losses.n_cells):
+        sums += cell_label_sums(respond(label_rows(y[part], d), losses), y[part], d, losses)
+    return sums
+
+
+def pair_label_sums(
+    actions: Sequence[Actions], y: Grid, d: int, losses: LossFamily
+) -> tuple[Ints, ...]:
+    """Label sums by the actions of both models, per loss, as far as PAIR_NUMBERS goes."""
+    found, left = [], PAIR_NUMBERS
+    for loss, a1, a2 in zip(losses.losses, *actions, strict=True):
+        k = loss.n_actions
+        if k * k * d > left:
+            found.append(np.zeros((0, 0, d), np.int64))
+            continue
+        left -= k * k * d
+        pair = a1.astype(np.intp) * k + a2
+        if y.ndim == 1:
+            sums = np.bincount(pair * d + y, minlength=k * k * d) * ONE
+        else:  # sums of a batch are exact in float64
+            columns = (np.bincount(pair, y[:, j], minlength=k * k) for j in range(d))
+            sums = np.stack(list(columns), axis=1)
+        found.append(sums.astype(np.int64).reshape(k, k, d))
+    return tuple(found)
+
+
+@dataclass(frozen=True, eq=False)
+class Metrics:
+    """What the totals say, as exact fractions; models are 1 and 2, losses by place.
+
+    binary: scores are one column P(1), where that is known.
+    """
+
+    totals: Totals
+    losses: LossFamily
+    binary: bool = False
+
+    @property
+    def rows(self) -> int:
+        return self.totals.rows
+
+    def brier(self, model: int) -> Fraction:
+        """Mean squared error, summed over classes."""
+        return Fraction(self.totals.brier[model - 1], self.rows << 2 * BITS)
+
+    def usual_brier(self, model: int) -> Fraction:
+        """As people know it: of one column P(1) the mean of (f - y)^2, half of the sum."""
+        return self.brier(model) / 2 if self.binary else self.brier(model)
+
+    @property
+    def brier_words(self) -> str:
+        """Which Brier score that is."""
+        return "Brier score (f - y)^2" if self.binary else "Brier score over all classes"
+
+    def decision_loss(self, loss: int, model: int) -> Fraction:
+        """Mean cost of the model's best responses, in the user's units."""
+        sums = self.totals.labels[model - 1][self.losses.cells(loss)]
+        return self.losses[loss].cost(sums) / self.rows
+
+    def optimal_loss(self, loss: int) -> Fraction:
+        """Mean cost of the actions that know y."""
+        return self.losses[loss].cost(self.totals.optimum[self.losses.cells(loss)]) / self.rows
+
+    def loss_gap(self, loss: int, model: int) -> Fraction:
+        return self.decision_loss(loss, model) - self.optimal_loss(loss)
+
+    def disagreement(self, loss: int) -> Fraction:
+        """Share of rows on which the two best responses differ, by whatever margin."""
+        pairs = self.totals.pairs[loss]
+        return Fraction(int(pairs.sum() - np.trace(pairs)), self.rows)
+
+    def largest_event(self, loss: int) -> Fraction:
+        """Mass of the largest disagreement event of a loss."""
+        return Fraction(int(self.totals.events[loss].max()), self.rows)
+
+    def largest_gap(self) -> Fraction:
+        """For Reconcile: the largest share of rows beyond alpha in one coordinate."""
+        return Fraction(int(self.totals.gaps.max(initial=0)), self.rows)
+
+    def squared_calibration_gaps(self, loss: int, model: int) -> list[Fraction]:
+        """Per action of a loss, the squared norm of the mean residual vector."""
+        cells = self.losses.cells(loss)
+        rest = (self.totals.labels[model - 1] - self.totals.scores[model - 1])[cells]
+        whole = (self.rows << BITS) ** 2
+        return [Fraction(sum(x * x for x in row), whole) for row in rest.tolist()]
+
+    def squared_calibration_gap(self, loss: int, model: int) -> Fraction:
+        """The largest of them."""
+        return max(self.squared_calibration_gaps(loss, model))
+
+
+def root(square: Fraction) -> float:
+    """The square root as a float, for display: comparisons use the exact square."""
+    return math.sqrt(square)

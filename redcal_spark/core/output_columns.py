@@ -1,0 +1,220 @@
+"""Output: a batch of rows with its reconciled scores, actions and flags added."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from redcal_spark.core.columns import Columns, Layout, ScoreColumns
+from redcal_spark.core.fixed_point import Grid, from_grid
+from redcal_spark.core.kernel import Rules, replay
+from redcal_spark.core.losses import LossFamily
+from redcal_spark.core.normalised import check_normalise, normalised
+from redcal_spark.core.patches import Patch
+from redcal_spark.core.reading import Mask, Problems, read
+from redcal_spark.core.roles import UNKNOWN, Roles
+from redcal_spark.errors import InputError
+from redcal_spark.settings import setting
+
+SUFFIX = "_reconciled"
+
+
+def tag(suffix: str) -> str:
+    """What goes on the names of new columns that hold no scores."""
+    return "" if suffix == SUFFIX else suffix
+
+
+@dataclass(frozen=True)
+class OutputNames:
+    """The names of the new columns. A suffix of one's own goes on all of them, to avoid clashes.
+
+    roles: whether there is a column `split`, as in the rows of every job. normalise: whether there
+    are scores that sum to 1, beside the reconciled ones.
+    """
+
+    columns: Columns
+    losses: LossFamily
+    suffix: str = SUFFIX
+    roles: bool = False
+    normalise: bool = False
+
+    @property
+    def _tag(self) -> str:
+        return tag(self.suffix)
+
+    def of_model(self, model: int) -> list[str]:
+        source = self.columns.scores(model)
+        names = (source,) if isinstance(source, str) else source
+        return [f"{name}{self.suffix}" for name in names]
+
+    def normalised(self, model: int) -> list[str]:
+        return [f"{name}_normalised" for name in self.of_model(model)]
+
+    @property
+    def raw(self) -> list[str]:
+        return self.of_model(1) + self.of_model(2)
+
+    @property
+    def scores(self) -> list[str]:
+        """The columns of new scores; those that sum to 1 last."""
+        added = [*self.normalised(1), *self.normalised(2)] if self.normalise else []
+        return self.raw + added
+
+    def action(self, loss: str, model: int, when: str) -> str:
+        return f"{loss}_{model}_{when}{self._tag}"
+
+    def agree(self, loss: str) -> str:
+        return f"{loss}_agree{self._tag}"
+
+    @property
+    def touched(self) -> str:
+        return f"touched{self._tag}"
+
+    @property
+    def split(self) -> str:
+        return f"split{self._tag}"
+
+    @property
+    def valid(self) -> str:
+        return f"valid{self._tag}"
+
+    def all(self, skip: bool) -> list[str]:
+        found = self.scores
+        for loss in self.losses.losses:
+            for when in ("before", "after"):
+                found += [self.action(loss.name, model, when) for model in (1, 2)]
+            found.append(self.agree(loss.name))
+        found.append(self.touched)
+        if self.roles:
+            found.append(self.split)
+        return [*found, *([self.valid] if skip else [])]
+
+    def check(self, existing: Iterable[str], skip: bool, where: str) -> None:
+        """New columns never replace old ones."""
+        new = self.all(skip)
+        # Delta does not tell upper from lower case
+        there = {name.casefold(): name for name in existing}
+        clash = [there[name.casefold()] for name in new if name.casefold() in there]
+        if clash:
+            raise InputError(
+                f"{where} has already the column{'s' if len(clash) > 1 else ''} "
+                f"{', '.join(map(repr, clash))}; name the new ones otherwise, for instance with "
+                + setting("suffix", "_v2")
+            )
+        counts = Counter(name.casefold() for name in new)
+        twice = sorted({name for name in new if counts[name.casefold()] > 1})
+        if twice:
+            raise InputError(
+                f"two new columns would have the same name: {', '.join(map(repr, twice))}; "
+                "rename the loss, or the score columns"
+            )
+
+
+def extend(
+    batch: pa.RecordBatch,
+    layout: Layout,
+    rules: Rules,
+    log: Sequence[Patch],
+    names: OutputNames,
+    problems: Problems,
+    start: int | None = 0,
+    skip: bool = False,
+    roles: Roles = UNKNOWN,
+) -> pa.RecordBatch:
+    """The batch with new columns: scores, per loss the actions before and after, and `touched`.
+
+    Rows that cannot be read pass through untouched, with null actions. roles: what `split` says,
+    where `names` has it.
+    """
+    names.check(batch.schema.names, skip, "the data")
+    if names.normalise:
+        check_normalise(layout)
+    reading = read(batch, layout, problems, start)
+    valid = reading.valid
+    done = replay(reading.block, rules, log)
+    touched = [t & valid for t in done.touched]
+    arrays: dict[str, pa.Array] = {}
+    for model in (1, 2):
+        found = _scores(batch, layout, model, done.f[model - 1], touched[model - 1], valid)
+        arrays.update(zip(names.of_model(model), found, strict=True))
+    for model in (1, 2) if names.normalise else ():
+        found = normalised(done.f[model - 1], valid, layout.forms[model - 1])
+        arrays.update(zip(names.normalised(model), found, strict=True))
+    for place, loss in enumerate(names.losses.losses):
+        called = pa.array(loss.actions, pa.string())
+        for when, actions in (("before", done.before), ("after", done.after)):
+            for model in (1, 2):
+                index = pa.array(actions[model - 1][place].astype(np.int32), mask=_unless(valid))
+                arrays[names.action(loss.name, model, when)] = called.take(index)
+        same = done.after[0][place] == done.after[1][place]
+        arrays[names.agree(loss.name)] = pa.array(same, mask=_unless(valid))
+    arrays[names.touched] = pa.array(touched[0] | touched[1])
+    if names.roles:
+        arrays[names.split] = roles.column(batch, valid)
+    if skip:
+        arrays[names.valid] = pa.array(valid)
+    columns = [*batch.columns, *arrays.values()]
+    fields = [*batch.schema, *(pa.field(name, a.type) for name, a in arrays.items())]
+    return pa.RecordBatch.from_arrays(
+        columns, schema=pa.schema(fields, metadata=batch.schema.metadata)
+    )
+
+
+def _unless(valid: Mask) -> Mask | None:
+    return None if valid.all() else ~valid
+
+
+def _scores(
+    batch: pa.RecordBatch, layout: Layout, model: int, f: Grid, touched: Mask, valid: Mask
+) -> list[pa.Array]:
+    """New scores in the form of the old ones, float64; untouched rows keep theirs to the bit."""
+    source: ScoreColumns = layout.columns.scores(model)
+    form = layout.forms[model - 1]
+    rows = np.flatnonzero(touched)
+    if form == "array":
+        assert isinstance(source, str)
+        return [_vectors(batch.column(source), f, rows, valid)]
+    if form == "binary":
+        assert isinstance(source, str)
+        return [_numbers(batch.column(source), f[:, 1], rows)]
+    return [_numbers(batch.column(name), f[:, j], rows) for j, name in enumerate(source)]
+
+
+def _numbers(column: pa.Array, f: npt.NDArray[Any], rows: npt.NDArray[np.intp]) -> pa.Array:
+    old = column.cast(pa.float64(), safe=False)
+    if not len(rows):
+        return old
+    values = np.array(old.to_numpy(zero_copy_only=False))
+    values[rows] = from_grid(f[rows])
+    nulls = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
+    return pa.array(values, mask=nulls)
+
+
+def _vectors(column: pa.Array, f: Grid, rows: npt.NDArray[np.intp], valid: Mask) -> pa.Array:
+    old = _as_float64_lists(column)
+    if not len(rows):
+        return old
+    if not valid.all():  # ragged or null rows are among them: new rows are taken in one by one
+        lists = pa.array(list(from_grid(f[rows])), old.type)
+        place = np.arange(len(old))
+        place[rows] = len(old) + np.arange(len(rows))
+        return pa.concat_arrays([old, lists]).take(pa.array(place))
+    values = np.array(old.flatten().to_numpy(zero_copy_only=False)).reshape(f.shape)
+    values[rows] = from_grid(f[rows])
+    flat = pa.array(values.reshape(-1))
+    if pa.types.is_fixed_size_list(old.type):
+        return pa.FixedSizeListArray.from_arrays(flat, f.shape[1])
+    offsets = pa.array(np.arange(len(f) + 1, dtype=np.int32) * f.shape[1])
+    return pa.ListArray.from_arrays(offsets, flat)
+
+
+def _as_float64_lists(column: pa.Array) -> pa.Array:
+    if pa.types.is_fixed_size_list(column.type):
+        return column.cast(pa.list_(pa.float64(), column.type.list_size), safe=False)
+    return column.cast(pa.list_(pa.float64()), safe=False)

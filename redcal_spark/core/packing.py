@@ -1,0 +1,167 @@
+"""Packing: blocks and statistics as bytes, and back. Plain data with a checksum, never a pickle."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from redcal_spark.core.blocks import Block
+from redcal_spark.core.metrics import Totals
+from redcal_spark.core.paired import Moments, Paired
+from redcal_spark.core.reading import Problems
+from redcal_spark.core.scan import Gathered, Part
+from redcal_spark.errors import RunError, ScratchError
+
+Array = npt.NDArray[Any]
+
+DAMAGED = "a packed block is damaged: its checksum does not fit"
+
+_MAGIC = b"rdcl"
+_HEAD = struct.Struct("<4sII")  # magic, checksum of all that follows, length of the description
+_TYPES = ("int32", "int64", "bool", "uint8", "uint16", "uint32")
+
+
+def pack(data: Mapping[str, Any], arrays: Mapping[str, Array]) -> bytes:
+    """Plain data (as JSON) and integer arrays (as they are) in one piece of bytes."""
+    shapes = {name: (str(a.dtype), a.shape) for name, a in arrays.items()}
+    head = json.dumps({"data": data, "arrays": shapes}).encode()
+    head += b" " * (-(_HEAD.size + len(head)) % 8)  # arrays start aligned
+    body = b"".join([head, *(np.ascontiguousarray(a).tobytes() for a in arrays.values())])
+    return _HEAD.pack(_MAGIC, zlib.crc32(body), len(head)) + body
+
+
+def unpack(packed: Any) -> tuple[dict[str, Any], dict[str, Array]]:
+    """What `pack` was given; arrays are views of the bytes. Damage is noticed."""
+    view = memoryview(packed)
+    try:
+        magic, checksum, length = _HEAD.unpack_from(view)
+        if magic != _MAGIC or zlib.crc32(view[_HEAD.size :]) != checksum:
+            raise ValueError("checksum")
+        head = json.loads(bytes(view[_HEAD.size : _HEAD.size + length]))
+    except (struct.error, ValueError) as err:
+        raise ScratchError(DAMAGED) from err
+    arrays, start = {}, _HEAD.size + length
+    for name, (kind, shape) in head["arrays"].items():
+        if kind not in _TYPES:
+            raise RunError(f"a packed block holds {kind}, which no block has")
+        count = int(np.prod(shape, dtype=np.int64))
+        arrays[name] = np.frombuffer(view, kind, count, start).reshape(shape)
+        start += arrays[name].nbytes
+    return head["data"], arrays
+
+
+def pack_block(block: Block) -> bytes:
+    arrays = {"f1": block.f1, "f2": block.f2}
+    return pack({}, arrays if block.y is None else arrays | {"y": block.y})
+
+
+def unpack_block(packed: Any) -> Block:
+    _, arrays = unpack(packed)
+    return Block(arrays["f1"], arrays["f2"], arrays.get("y"))
+
+
+def pack_gathered(gathered: Gathered, active_bytes: int) -> bytes:
+    """The counts of a scan, and the size of its active rows, but not these."""
+    data: dict[str, Any] = {"active_bytes": active_bytes} | {
+        name: getattr(gathered, name) for name in ("rows", "unlabelled", "unused", "bad", "off_sum")
+    }
+    data["problems"] = gathered.problems.to_json()
+    arrays: dict[str, Array] = {}
+    for name, part in (("fit", gathered.fit), ("judge", gathered.judge)):
+        data[name], found = totals_to_plain(part.totals)
+        arrays |= {f"{name}.{key}": a for key, a in found.items()}
+    return pack(data, arrays)
+
+
+def unpack_gathered(packed: Any) -> tuple[Gathered, int]:
+    data, arrays = unpack(packed)
+    active_bytes = int(data.pop("active_bytes"))
+    parts = []
+    for name in ("fit", "judge"):
+        own = {k.removeprefix(f"{name}."): a for k, a in arrays.items() if k.startswith(f"{name}.")}
+        parts.append(Part(totals_from_plain(data.pop(name), own)))
+    problems = Problems.from_json(data.pop("problems"))
+    return Gathered(parts[0], parts[1], problems=problems, **data), active_bytes
+
+
+def totals_to_plain(totals: Totals) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Brier sums do not fit int64: they travel as text."""
+    arrays = {"optimum": totals.optimum, "gaps": totals.gaps}
+    for name in ("pairs", "events", "labels", "scores", "pair_labels"):
+        arrays |= {f"{name}.{i}": a for i, a in enumerate(getattr(totals, name))}
+    data: dict[str, Any] = {"rows": totals.rows, "brier": [str(b) for b in totals.brier]}
+    if totals.paired is not None:
+        data["paired"] = _paired_to_plain(totals.paired)
+    return data, arrays
+
+
+def totals_from_plain(data: Mapping[str, Any], arrays: Mapping[str, Array]) -> Totals:
+    def family(name: str) -> tuple[Any, ...]:
+        count = sum(key.startswith(f"{name}.") for key in arrays)
+        return tuple(arrays[f"{name}.{i}"] for i in range(count))
+
+    one, two = (int(b) for b in data["brier"])
+    return Totals(
+        data["rows"],
+        (one, two),
+        family("pairs"),
+        family("events"),
+        family("labels"),
+        family("scores"),
+        arrays["optimum"],
+        arrays["gaps"],
+        family("pair_labels"),
+        _paired_from_plain(data["paired"]) if "paired" in data else None,
+    )
+
+
+def _paired_to_plain(paired: Paired) -> dict[str, Any]:
+    """Sums of squares do not fit int64 either."""
+
+    def texts(row: Sequence[Moments]) -> list[list[str]]:
+        return [[str(m.total), str(m.squares)] for m in row]
+
+    return {
+        "vectors": paired.vectors,
+        "losses": [texts(row) for row in paired.losses],
+        "rounds": [texts(row) for row in paired.rounds],
+        "brier": texts(paired.brier),
+    }
+
+
+def _paired_from_plain(data: Mapping[str, Any]) -> Paired:
+    def moments(row: Sequence[Sequence[str]]) -> tuple[Moments, ...]:
+        return tuple(Moments(int(total), int(squares)) for total, squares in row)
+
+    return Paired(
+        data["vectors"],
+        tuple(map(moments, data["losses"])),
+        tuple(map(moments, data["rounds"])),
+        moments(data["brier"]),
+    )
+
+
+def pack_changes(changes: Sequence[Totals]) -> bytes:
+    """What the segments of a log changed, in order."""
+    data: list[Any] = []
+    arrays: dict[str, Array] = {}
+    for i, change in enumerate(changes):
+        plain, found = totals_to_plain(change)
+        data.append(plain)
+        arrays |= {f"{i}.{name}": a for name, a in found.items()}
+    return pack({"changes": data}, arrays)
+
+
+def unpack_changes(packed: Any) -> list[Totals]:
+    data, arrays = unpack(packed)
+    parts: list[dict[str, Array]] = [{} for _ in data["changes"]]
+    for name, array in arrays.items():
+        place, own = name.split(".", 1)
+        parts[int(place)][own] = array
+    return [totals_from_plain(d, a) for d, a in zip(data["changes"], parts, strict=True)]

@@ -1,0 +1,245 @@
+"""Paired differences: what a log changed on each holdout row, as exact sums that merge.
+
+x is, row by row, the decision loss after minus before (on the quantised loss) or the Brier score
+before minus after. It lies between -R and R, R a power of two, and is kept as the integer
+z = floor(x 2^26 / R), at most 2^26 in size. Sums of z and z^2 are all that an interval needs; they
+are integers, the same in any order, on any engine. A row that nothing touched has x = 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from redcal_spark.core.blocks import Block
+from redcal_spark.core.fixed_point import BITS, ONE, Grid, Ints
+from redcal_spark.core.kernel import Index, Rows, chunks
+from redcal_spark.core.losses import Actions, Loss
+from redcal_spark.core.patches import Patch, full_phi
+
+MODELS = 2
+
+_HALF = 13
+
+
+@dataclass(frozen=True)
+class Range:
+    """x lies in [-reach, reach], in units of 2^-bits.
+
+    shift: a unit of z is 2^(shift - 26 - bits); R, the least power of two that is at least the
+    reach, is 2^(shift - bits).
+    """
+
+    reach: int
+    bits: int
+
+    @property
+    def shift(self) -> int:
+        return (max(self.reach, 1) - 1).bit_length()
+
+    @property
+    def length(self) -> Fraction:
+        """r: of the interval that x lies in."""
+        return Fraction(2 * self.reach, 1 << self.bits)
+
+    @property
+    def unit(self) -> Fraction:
+        """What 1 in z is worth: R 2^-26."""
+        return Fraction(1 << self.shift, 1 << self.bits + BITS)
+
+
+def loss_range(loss: Loss, vectors: bool) -> Range:
+    """Of the change of a row's quantised loss; vectors: labels are vectors."""
+    return Range(loss.vector_reach if vectors else loss.class_reach, loss.bits)
+
+
+def brier_ranges(cut: Sequence[Sequence[Patch]], d: int, binary: bool) -> list[Range]:
+    """Of the change of a row's Brier score under the model that a segment patches, after it.
+
+    A score moves by c at most, the sum of |phi| so far and never beyond the box; its square then
+    changes by c (2 - c) at most.
+    """
+    moved: list[Ints] = [np.zeros(d, np.int64) for _ in range(MODELS)]
+    found = []
+    for segment in cut:
+        own = moved[segment[0].model - 1]
+        for patch in segment:
+            own += np.abs(np.array(full_phi(patch, d, binary), np.int64))
+        c = np.minimum(own, ONE)
+        squares = c * (2 * ONE - c)  # 52 bits each, of up to 2^14
+        reach = (int((squares >> BITS).sum()) << BITS) + int((squares & ONE - 1).sum())
+        found.append(Range(reach, 2 * BITS))
+    return found
+
+
+NOWHERE = Range(0, 2 * BITS)
+
+
+@dataclass(frozen=True)
+class Moments:
+    """The sums of z and of z^2 over rows, as Python integers: they add up without end."""
+
+    total: int = 0
+    squares: int = 0
+
+    @classmethod
+    def of(cls, z: Ints) -> Moments:
+        """Squares by 13-bit halves: three int64 sums are exact below 2^36 rows."""
+        high, low = z >> _HALF, z & (1 << _HALF) - 1
+        squares = int(np.dot(high, high)) << 2 * _HALF
+        squares += int(np.dot(high, low)) << _HALF + 1
+        return cls(int(z.sum()), squares + int(np.dot(low, low)))
+
+    def __add__(self, other: Moments) -> Moments:
+        return Moments(self.total + other.total, self.squares + other.squares)
+
+    def __sub__(self, other: Moments) -> Moments:
+        return Moments(self.total - other.total, self.squares - other.squares)
+
+
+@dataclass(frozen=True)
+class Paired:
+    """What changed on some rows since the first patch, per model.
+
+    losses: per model and loss. rounds: the same since the first round started, which is later where
+    a calibration everywhere came before. brier: per model. vectors: labels are vectors.
+    """
+
+    vectors: bool
+    losses: tuple[tuple[Moments, ...], ...]
+    rounds: tuple[tuple[Moments, ...], ...]
+    brier: tuple[Moments, ...]
+
+    @classmethod
+    def nothing(cls, vectors: bool, losses: int) -> Paired:
+        """What no patch changed."""
+        row = (Moments(),) * losses
+        return cls(vectors, (row,) * MODELS, (row,) * MODELS, (Moments(),) * MODELS)
+
+    def __add__(self, other: Paired) -> Paired:
+        return self._combined(other, 1)
+
+    def __sub__(self, other: Paired) -> Paired:
+        return self._combined(other, -1)
+
+    def _combined(self, other: Paired, sign: int) -> Paired:
+        def both(one: Moments, two: Moments) -> Moments:
+            return one + two if sign == 1 else one - two
+
+        def rows(
+            one: tuple[tuple[Moments, ...], ...], two: tuple[tuple[Moments, ...], ...]
+        ) -> tuple[tuple[Moments, ...], ...]:
+            return tuple(tuple(map(both, a, b)) for a, b in zip(one, two, strict=True))
+
+        if self.vectors != other.vectors:
+            raise ValueError("labels are vectors on some rows and classes on others")
+        return Paired(
+            self.vectors,
+            rows(self.losses, other.losses),
+            rows(self.rounds, other.rounds),
+            tuple(map(both, self.brier, other.brier)),
+        )
+
+
+class Pairing:
+    """The rows of a block as they were, to pair with what a log makes of them."""
+
+    def __init__(self, block: Block, rows: Rows):
+        assert block.y is not None
+        self._f: tuple[Grid, Grid] = (block.f1, block.f2)  # `rows` has copies
+        self._first = [actions.copy() for actions in rows.actions]
+        self._start: list[Actions] | None = None  # when the first round started
+        self._within = [NOWHERE] * MODELS
+
+    def change(
+        self,
+        segment: Sequence[Patch],
+        within: Range,
+        rows: Rows,
+        index: Index,
+        act: Callable[[], None],
+    ) -> Paired:
+        """What a segment changes, which `act` applies, and which touches rows of `index` only.
+
+        within: what the model's Brier scores can have changed by after it. If that takes a larger
+        unit, the sums of all rows change.
+        """
+        i = segment[0].model - 1
+        if segment[0].round is not None and self._start is None:
+            calibrated = any(range_.reach for range_ in self._within)
+            self._start = [a.copy() for a in rows.actions] if calibrated else self._first
+        old = self._within[i]
+        moved = index if old.shift == within.shift or not old.reach else np.arange(len(rows))
+        before = self._standing(i, rows, index, moved)
+        act()
+        self._within[i] = within
+        return self._standing(i, rows, index, moved) - before
+
+    def _standing(self, i: int, rows: Rows, index: Index, moved: Index) -> Paired:
+        """How the rows stand under model i + 1, compared with how they were."""
+        assert rows.y is not None
+        losses, y = rows.rules.losses.losses, rows.y
+
+        def against(before: Sequence[Actions]) -> tuple[Moments, ...]:
+            return tuple(
+                _loss_moments(loss, before[i][place], rows.actions[i][place], y, index)
+                for place, loss in enumerate(losses)
+            )
+
+        found = Paired.nothing(y.ndim == 2, len(losses))
+        whole = against(self._first)
+        rounds = found.rounds[i]
+        if self._start is not None:
+            rounds = whole if self._start is self._first else against(self._start)
+        brier = _brier_moments(self._f[i], rows.f[i], y, moved, self._within[i])
+        return Paired(
+            found.vectors,
+            (*found.losses[:i], whole, *found.losses[i + 1 :]),
+            (*found.rounds[:i], rounds, *found.rounds[i + 1 :]),
+            (*found.brier[:i], brier, *found.brier[i + 1 :]),
+        )
+
+
+def _loss_moments(loss: Loss, before: Actions, after: Actions, y: Grid, index: Index) -> Moments:
+    """Of loss after minus before; only rows whose action changed have any."""
+    moved = index[before[index] != after[index]]
+    found, shift, costs = Moments(), loss_range(loss, y.ndim == 2).shift, loss.quantised
+    for part in chunks(len(moved), costs.shape[1] if y.ndim == 2 else 1):
+        rows = moved[part]
+        old, new = before[rows].astype(np.intp), after[rows].astype(np.intp)
+        if y.ndim == 1:
+            z = (costs[new, y[rows]] - costs[old, y[rows]]) << BITS - shift
+        else:  # below 2^62 in all, by the choice of G
+            z = np.einsum("ij,ij->i", costs[new] - costs[old], y[rows].astype(np.int64)) >> shift
+        found += Moments.of(z)
+    return found
+
+
+def _brier_moments(before: Grid, after: Grid, y: Grid, index: Index, within: Range) -> Moments:
+    """Of the Brier score before minus after: a difference of squares is a product.
+
+    A product has 52 bits, and there are up to 2^14 of them: they are added up by halves.
+    """
+    found, shift = Moments(), within.shift - BITS
+    if not within.reach:
+        return found
+    for part in chunks(len(index), 4 * before.shape[1]):
+        rows = index[part]
+        one, two = (f.take(rows, axis=0).astype(np.int64) for f in (before, after))
+        both = one + two
+        if y.ndim == 2:
+            both -= 2 * y.take(rows, axis=0).astype(np.int64)
+        else:
+            both[np.arange(len(rows)), y[rows]] -= 2 * ONE
+        both *= one - two
+        high = (both >> BITS).sum(axis=1)
+        low = (both & ONE - 1).sum(axis=1)
+        if shift <= BITS:
+            z = (high << BITS - shift) + (low >> shift)
+        else:
+            z = high + (low >> BITS) >> shift - BITS
+        found += Moments.of(z)
+    return found

@@ -1,0 +1,144 @@
+"""What the user may set about the algorithms, and the exact numbers it stands for."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from redcal_spark.core.fixed_point import BITS, ONE, exact, grid_size
+from redcal_spark.errors import UsageError
+
+Algorithm = Literal["redcal", "decision_calibration", "reconcile", "dc_then_redcal"]
+Status = Literal["converged", "capped", "stalled", "cut"]
+ALGORITHMS: tuple[str, ...] = get_args(Algorithm)
+MAX_COUNT = 10**12
+
+_NUMBERS = ("alpha", "eta", "beta", "adaptive_beta", "grid_bits", "max_rounds", "max_steps")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameters:
+    """The parameters as the user wrote them. Every problem is told at once."""
+
+    algorithm: Algorithm = "redcal"
+    alpha: float | None = None
+    eta: float | None = None
+    beta: float | Literal["auto"] = "auto"
+    adaptive_beta: bool = False
+    grid_bits: int | None = None
+    max_rounds: int = 10_000
+    max_steps: int = 1_000_000
+
+    def __post_init__(self) -> None:
+        for name in _NUMBERS:
+            object.__setattr__(self, name, _plain(getattr(self, name)))
+        problems = []
+        if self.algorithm not in ALGORITHMS:
+            known = ", ".join(ALGORITHMS)
+            problems.append(f"algorithm: must be one of {known}; got {self.algorithm!r}")
+        needed = self.algorithm != "decision_calibration"
+        for name in ("alpha", "eta"):
+            value = getattr(self, name)
+            if value is None and needed:
+                problems.append(f"{name}: needed for {self.algorithm}, in (0, 1]")
+            elif value is not None and not _is_share(value):
+                problems.append(f"{name}: must be in (0, 1], got {value!r}")
+        if self.beta != "auto" and not _is_share(self.beta):
+            problems.append(f"beta: must be 'auto' or in (0, 1], got {self.beta!r}")
+        if not isinstance(self.adaptive_beta, bool):
+            problems.append(f"adaptive_beta: must be true or false, got {self.adaptive_beta!r}")
+        if self.grid_bits is not None and not _is_count(self.grid_bits, 1, BITS):
+            problems.append(
+                f"grid_bits: must be an integer from 1 to {BITS}, got {self.grid_bits!r}"
+            )
+        for name in ("max_rounds", "max_steps"):
+            value = getattr(self, name)
+            if not _is_count(value, 0, MAX_COUNT):
+                told = f"must be an integer from 0 to {MAX_COUNT:,}"
+                problems.append(f"{name}: {told}, got {value!r:.40}")
+        if problems:
+            raise UsageError("; ".join(problems))
+
+    @property
+    def needs_losses(self) -> bool:
+        return self.algorithm != "reconcile"
+
+    def resolve(self, rows: int, classes: int) -> Resolved:
+        """The exact numbers for this many fitting rows and classes."""
+        alpha = None if self.alpha is None else exact(self.alpha)
+        eta = None if self.eta is None else exact(self.eta)
+        beta: Fraction | None = None
+        if self.needs_losses:
+            share = (
+                eta if eta is not None and self.algorithm != "decision_calibration" else Fraction(1)
+            )
+            beta = auto_beta(share, rows) if self.beta == "auto" else exact(self.beta)
+        bound = self._grid_bound(alpha, eta, beta, classes)
+        m, covered = grid_size(bound)
+        if self.grid_bits is not None:
+            m = 1 << self.grid_bits
+            covered = m * m >= bound
+        return Resolved(alpha=alpha, eta=eta, beta=beta, m=m, grid_covered=covered)
+
+    def _grid_bound(
+        self, alpha: Fraction | None, eta: Fraction | None, beta: Fraction | None, d: int
+    ) -> Fraction:
+        """What m^2 must reach for the paper's decrease per patch to survive rounding."""
+        if self.algorithm == "decision_calibration":
+            assert beta is not None
+            return d / (2 * beta**2)
+        assert alpha is not None and eta is not None
+        if self.algorithm == "reconcile":
+            return 4 / (alpha**2 * eta)
+        assert beta is not None
+        return d / (2 * min(beta**2, eta * alpha**2 / (4 * d)))
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """Parameters as exact fractions; m is the number of patch grid steps in 1."""
+
+    alpha: Fraction | None
+    eta: Fraction | None
+    beta: Fraction | None
+    m: int
+    grid_covered: bool
+
+    @property
+    def step(self) -> int:
+        return ONE // self.m
+
+
+def auto_beta(eta: Fraction, rows: int) -> Fraction:
+    """The largest two-digit decimal whose square is at most eta / (4 rows).
+
+    About the sampling noise of a residual sum at the threshold: far below it, patches fit noise.
+    """
+    bound = eta / (4 * rows)
+    k = 2
+    while Fraction(10, 10**k) ** 2 > bound:
+        k += 1
+    a = math.isqrt(bound.numerator * 10 ** (2 * k) // bound.denominator)
+    return Fraction(min(a, 99), 10**k)
+
+
+def _plain(value: Any) -> Any:
+    """A number of numpy as Python's own: what `repr(float(x))` shows is what it means."""
+    if isinstance(value, np.bool_):
+        return bool(value)
+    if isinstance(value, np.integer):
+        return int(value)
+    return float(value) if isinstance(value, np.floating) else value
+
+
+def _is_share(value: Any) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and math.isfinite(value) and 0 < value <= 1
+
+
+def _is_count(value: Any, low: int, high: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high

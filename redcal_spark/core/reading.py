@@ -1,0 +1,260 @@
+"""Readings: Arrow batches as rows on the grid, with every bad row counted and named."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from redcal_spark.core.blocks import Block
+from redcal_spark.core.columns import Layout, value_of
+from redcal_spark.core.fixed_point import ONE, Floats, Grid, on_grid, to_grid
+from redcal_spark.errors import InputError
+
+Mask = npt.NDArray[np.bool_]
+
+SUM_TOLERANCE = ONE // 1_000  # rows further than this from 1 are told: softmax noise is far below
+EXAMPLES = 3
+
+
+@dataclass
+class Problem:
+    rows: int = 0
+    examples: list[str] = field(default_factory=list)
+
+
+class Problems:
+    """Bad rows, by column and kind, with the first few of each. Adds up over batches."""
+
+    def __init__(self) -> None:
+        self.found: dict[tuple[str, str], Problem] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.found)
+
+    def add(self, column: str, kind: str, rows: int, examples: Sequence[str]) -> None:
+        problem = self.found.setdefault((column, kind), Problem())
+        problem.rows += rows
+        problem.examples += examples[: EXAMPLES - len(problem.examples)]
+
+    def merge(self, other: Problems) -> None:
+        for (column, kind), problem in other.found.items():
+            self.add(column, kind, problem.rows, problem.examples)
+
+    def to_json(self) -> list[Any]:
+        return [[column, kind, p.rows, p.examples] for (column, kind), p in self.found.items()]
+
+    @classmethod
+    def from_json(cls, data: Sequence[Any]) -> Problems:
+        problems = cls()
+        for column, kind, rows, examples in data:
+            problems.add(column, kind, rows, examples)
+        return problems
+
+    def lines(self) -> list[str]:
+        return [
+            f"column {column!r}: {problem.rows:,} {'row' if problem.rows == 1 else 'rows'} {kind}; "
+            f"first: {', '.join(problem.examples)}"
+            for (column, kind), problem in self.found.items()
+        ]
+
+    def raise_if_any(self, where: str, advice: str = "") -> None:
+        if self.found:
+            raise InputError(
+                "\n  ".join([f"{where} has rows that cannot be used:", *self.lines()]) + advice
+            )
+
+
+@dataclass
+class Reading:
+    """A batch on the grid. Rows that are not `valid` hold zeros; `labelled` rows have a known y."""
+
+    block: Block
+    valid: Mask
+    labelled: Mask
+    off_sum: int  # valid rows whose scores do not sum to 1
+
+    @property
+    def usable(self) -> Mask:
+        """Rows that can be fitted or judged."""
+        return self.valid & self.labelled
+
+
+def read(
+    batch: pa.RecordBatch, layout: Layout, problems: Problems, start: int | None = 0
+) -> Reading:
+    """A batch as rows on the grid. `start`: the number of its first row, if known, for messages."""
+    reader = _Reader(batch, layout, problems, start)
+    f1, f2 = reader.scores(1), reader.scores(2)
+    y, labelled = reader.labels()
+    return Reading(Block(f1, f2, y), reader.valid, labelled, reader.off_sum)
+
+
+def with_label(batch: pa.RecordBatch, layout: Layout) -> Mask:
+    """Rows with a label that can be used. Bad ones are told by whoever fits on them."""
+    reader = _Reader(batch, layout, Problems(), None)
+    _, labelled = reader.labels()
+    return reader.valid & labelled
+
+
+class _Reader:
+    def __init__(
+        self, batch: pa.RecordBatch, layout: Layout, problems: Problems, start: int | None
+    ):
+        self.batch, self.layout, self.problems, self.start = batch, layout, problems, start
+        self.n, self.d = batch.num_rows, layout.n_classes
+        self.valid = np.ones(self.n, np.bool_)
+        self._off = np.zeros(self.n, np.bool_)
+        id = layout.columns.id
+        if id is not None and id in batch.schema.names:
+            self._reject(id, "with null", _nulls(batch.column(id)))
+
+    @property
+    def off_sum(self) -> int:
+        return int(np.count_nonzero(self._off & self.valid))
+
+    def scores(self, model: int) -> Grid:
+        source, form = self.layout.columns.scores(model), self.layout.forms[model - 1]
+        grid = np.empty((self.n, self.d), np.int32)
+        if form == "binary":
+            assert isinstance(source, str)
+            self._quantise(source, self._numbers(source)[:, None], grid[:, 1:])
+            np.subtract(ONE, grid[:, 1], out=grid[:, 0])
+            return grid
+        if form == "array":
+            assert isinstance(source, str)
+            self._off |= self._quantise(source, self._vectors(source, self.valid), grid)
+            return grid
+        sums = np.zeros(self.n)
+        for j, name in enumerate(source):
+            self._quantise(name, self._numbers(name)[:, None], grid[:, j : j + 1])
+            sums += grid[:, j]
+        self._off |= np.abs(sums - ONE) > SUM_TOLERANCE
+        return grid
+
+    def labels(self) -> tuple[Grid | None, Mask]:
+        form, name = self.layout.label, self.layout.columns.label
+        if form is None:
+            return None, np.zeros(self.n, np.bool_)
+        column = self.batch.column(name)
+        known = ~_nulls(column)
+        if form == "vector":
+            grid = np.empty((self.n, self.d), np.int32)
+            self._quantise(name, self._vectors(name, known.copy(), nulls=False), grid)
+            if self.layout.binary:  # a patch must keep f0 + f1 = 1, and labels decide patches
+                off = np.abs(grid.sum(axis=1, dtype=np.int64) - ONE) > SUM_TOLERANCE
+                self._reject(name, "with a label that does not sum to 1", off & known & self.valid)
+                grid[:, 0] = ONE - grid[:, 1]  # as for scores: float32 halves need not add up
+            return grid, known
+        if form == "name":
+            classes = pa.array(self.layout.columns.classes, pa.string())
+            if pa.types.is_dictionary(column.type):
+                column = column.dictionary_decode()
+            index = pc.index_in(column.cast(pa.string()), classes)
+            bad = known & _nulls(index)
+            self._reject(name, f"with a label not among the {len(classes)} classes", bad)
+            return _filled(index, 0).astype(np.int32), known
+        values = _filled(column, 0)
+        bad = known & ~((values >= 0) & (values < self.d) & (values == np.floor(values)))
+        self._reject(name, f"with a label that is no class index from 0 to {self.d - 1}", bad)
+        return np.where(bad | ~known, 0, values).astype(np.int32), known
+
+    def _quantise(self, name: str, values: Floats, grid: Grid) -> Mask:
+        """Round onto the grid, chunk by chunk in cache. Returns rows that do not sum to 1."""
+        off = np.zeros(self.n, np.bool_)
+        rows = max(1, 2**17 // values.shape[1])
+        buffer = np.empty((min(rows, self.n), values.shape[1]))
+        ones = np.ones(values.shape[1])
+        for start in range(0, self.n, rows):
+            part = slice(start, min(start + rows, self.n))
+            q = buffer[: part.stop - start]
+            with np.errstate(over="ignore"):  # 1e308 is told as outside [0, 1]
+                to_grid(values[part], out=q)
+            if not on_grid(q):
+                self._reject_values(name, values, q, part)
+            grid[part] = q
+            # unlike `@`, np.dot lets other threads work meanwhile
+            off[part] = np.abs(np.dot(q, ones) - ONE) > SUM_TOLERANCE
+        return off
+
+    def _reject_values(self, name: str, values: Floats, q: Floats, part: slice) -> None:
+        inside = (q >= 0) & (q <= ONE)
+        q[~inside] = 0
+        fresh = np.zeros(self.n, np.bool_)
+        fresh[part] = ~inside.all(axis=1)
+        number = np.nan_to_num(values, nan=np.inf, posinf=np.inf, neginf=np.inf)
+        endless = fresh & np.isinf(number).any(axis=1)
+        self._reject(name, "with NaN or infinity", endless)
+        self._reject(name, "with a value outside [0, 1]", fresh & ~endless)
+
+    def _numbers(self, name: str) -> Floats:
+        column = self.batch.column(name)
+        self._reject(name, "with null", _nulls(column))
+        return _filled(column, 0)
+
+    def _vectors(self, name: str, wanted: Mask, nulls: bool = True) -> Floats:
+        """An array column as n x d; zeros where a row cannot be read."""
+        column = self.batch.column(name)
+        if nulls:
+            self._reject(name, "with null", _nulls(column))
+        flat = column.flatten()
+        whole = len(flat) == self.n * self.d and not column.null_count and not flat.null_count
+        if whole and (
+            pa.types.is_fixed_size_list(column.type)
+            or bool((np.diff(column.offsets.to_numpy()) == self.d).all())
+        ):
+            return _filled(flat, 0).reshape(self.n, self.d)
+        lengths = _filled(pc.list_value_length(column), 0).astype(np.int64)
+        short = wanted & (lengths != self.d)
+        self._reject(name, f"without exactly {self.d} values", short)
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        values = np.zeros((self.n, self.d))
+        full = np.flatnonzero((lengths == self.d) & ~_nulls(column))
+        places = offsets[full][:, None] + np.arange(self.d)
+        values[full] = _filled(flat, 0)[places]
+        holes = np.zeros(self.n, np.bool_)
+        holes[full] = _nulls(flat)[places].any(axis=1)
+        self._reject(name, "with a null among its values", holes & wanted)
+        return values
+
+    def _reject(self, name: str, kind: str, bad: Mask) -> None:
+        rows = np.flatnonzero(bad)
+        if not len(rows):
+            return
+        self.valid[rows] = False
+        shown = [f"{self._row(int(i))}: {self._shown(name, int(i))}" for i in rows[:EXAMPLES]]
+        self.problems.add(name, kind, len(rows), shown)
+
+    def _row(self, i: int) -> str:
+        id = self.layout.columns.id
+        if id is not None and (value := value_of(self.batch.column(id)[i])) is not None:
+            return f"id {value!r}"
+        return "a row" if self.start is None else f"row {self.start + i}"
+
+    def _shown(self, name: str, i: int) -> str:
+        value = value_of(self.batch.column(name)[i])
+        if isinstance(value, list) and len(value) > 6:
+            return f"[{', '.join(f'{v}' for v in value[:5])}, ... {len(value)} values]"
+        return str(value)
+
+
+def _nulls(column: pa.Array) -> Mask:
+    if not column.null_count:
+        return np.zeros(len(column), np.bool_)
+    return np.asarray(column.is_null().to_numpy(zero_copy_only=False))
+
+
+def _filled(column: pa.Array, fill: Any) -> npt.NDArray[Any]:
+    """Numbers as float64, nulls replaced."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if not pa.types.is_float64(column.type):
+        column = column.cast(pa.float64(), safe=False)
+    if column.null_count:
+        column = column.fill_null(fill)
+    return np.asarray(column.to_numpy(zero_copy_only=False))

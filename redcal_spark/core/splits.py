@@ -1,0 +1,130 @@
+"""Rows for fitting and rows for judging: by a column, or by a hash of the id."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from redcal_spark.core.fixed_point import exact
+from redcal_spark.errors import InputError, UsageError
+
+Hashes = npt.NDArray[np.uint64]
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class ColumnSplit:
+    """Rows whose column holds `fit` are fitted, those with `judge` judged, others neither."""
+
+    column: str
+    fit: Any
+    judge: Any
+
+    def check(self, schema: pa.Schema, where: str) -> None:
+        """Refuse a table that cannot be split so."""
+        self.masks(_no_rows(schema, self.column, where))
+
+    def masks(self, batch: pa.RecordBatch) -> tuple[Mask, Mask]:
+        column = batch.column(self.column)
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        return self._equal(column, self.fit), self._equal(column, self.judge)
+
+    def _equal(self, column: pa.Array, value: Any) -> Mask:
+        try:
+            same = pc.equal(column, pa.scalar(value, column.type))
+        except (pa.ArrowException, OverflowError, TypeError, ValueError) as err:
+            raise InputError(
+                f"split column {self.column!r} has type {column.type} and cannot hold {value!r}"
+            ) from err
+        return np.asarray(same.fill_null(False).to_numpy(zero_copy_only=False))
+
+
+@dataclass(frozen=True)
+class HashSplit:
+    """A fraction of rows, chosen by a hash of the id, is judged; the others are fitted."""
+
+    id: str
+    fraction: float
+    salt: str = ""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.fraction <= 1:
+            raise UsageError(f"fraction: must be in [0, 1], got {self.fraction!r}")
+
+    @property
+    def column(self) -> str:
+        return self.id
+
+    def check(self, schema: pa.Schema, where: str) -> None:
+        """Refuse a table that cannot be split so."""
+        self.masks(_no_rows(schema, self.column, where))
+
+    def masks(self, batch: pa.RecordBatch) -> tuple[Mask, Mask]:
+        hashes = hash_column(batch.column(self.id), self.id, self.salt)
+        bound = int(exact(self.fraction) * 2**64 // 1)
+        # 2^64 itself, of the fraction 1, is above every hash and no uint64
+        judge = hashes < np.uint64(bound) if bound < 2**64 else np.ones(len(hashes), np.bool_)
+        return ~judge, judge
+
+
+Split = ColumnSplit | HashSplit
+
+
+def _no_rows(schema: pa.Schema, column: str, where: str) -> pa.RecordBatch:
+    if column not in schema.names:
+        raise InputError(
+            f"column {column!r} not found in {where}; it has: {', '.join(schema.names)}"
+        )
+    field = schema.field(column)
+    return pa.record_batch([pa.array([], field.type)], schema=pa.schema([field]))
+
+
+def hash_column(column: pa.Array, name: str, salt: str) -> Hashes:
+    """64-bit hashes of integers or text (nulls hash as 0 or as empty text), to the bit as
+    docs/reference/split.md says, for good: rows that were held out must stay so."""
+    seed = np.uint64(
+        int.from_bytes(hashlib.blake2b(salt.encode(), digest_size=8).digest(), "little")
+    )
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_integer(column.type):
+        whole = column.cast(pa.int64(), safe=False).fill_null(0)
+        return _mix(whole.to_numpy(zero_copy_only=False).view(np.uint64) ^ seed)
+    if pa.types.is_null(column.type) or pa.types.is_string_view(column.type):
+        column = column.cast(pa.large_string())
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        raise InputError(
+            f"id column {name!r} has type {column.type}; a split by hash needs integers or text: "
+            "cast it to text"
+        )
+    text = column.cast(pa.large_string()).fill_null("")
+    if not len(text):
+        return np.zeros(0, np.uint64)
+    offsets = np.frombuffer(text.buffers()[1], np.int64)[text.offset : text.offset + len(text) + 1]
+    buffer = text.buffers()[2]
+    data = np.frombuffer(buffer, np.uint8) if buffer is not None else np.zeros(0, np.uint8)
+    lengths = np.diff(offsets)
+    hashes = np.full(len(text), seed, np.uint64)
+    alive = np.flatnonzero(lengths > 0)
+    place = 0
+    while len(alive):  # FNV-1a over the bytes of all rows at once
+        byte = data[offsets[alive] + place].astype(np.uint64)
+        hashes[alive] = (hashes[alive] ^ byte) * np.uint64(0x100000001B3)
+        place += 1
+        alive = alive[lengths[alive] > place]
+    return _mix(hashes ^ lengths.astype(np.uint64))
+
+
+def _mix(x: Hashes) -> Hashes:
+    """splitmix64's finaliser: every bit of the input moves every bit of the output."""
+    x = x + np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))

@@ -1,0 +1,225 @@
+"""Statistics of rows: small integer arrays that add up, in any order and anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from redcal_spark.core.blocks import Block, label_rows
+from redcal_spark.core.buffers import Room
+from redcal_spark.core.fixed_point import ONE, Floats, Grid, Ints
+from redcal_spark.core.kernel import Index, Rows, Rules, chunks, region_of
+from redcal_spark.core.losses import Actions, LossFamily
+from redcal_spark.core.patches import Patch
+
+FEW_ACTIONS = 6  # sums of so many by a product; of more by sorting the rows,
+MANY_NUMBERS = 4_096  # if there are so many for each, on average
+
+
+def score_sums(f: Grid, rows: Index | None = None) -> Ints:
+    """Column sums of grid integers, of some rows or of all."""
+    total = np.zeros(f.shape[1], np.int64)
+    for part in chunks(len(f if rows is None else rows), f.shape[1]):
+        grid = f[part] if rows is None else f.take(rows[part], axis=0)
+        total += column_sums(grid.astype(np.float64))  # four times quicker than a sum over an axis
+    return total
+
+
+def column_sums(f: Floats) -> Ints:
+    """Of grid integers as float64: exact below 2^27 rows."""
+    return product(np.ones(len(f)), f)
+
+
+def product(a: Floats, b: Floats) -> Ints:
+    """The product of integers in float64. Unlike `@`, np.dot lets other threads work meanwhile."""
+    found: Ints = np.dot(a, b).astype(np.int64)
+    return found
+
+
+def label_sums(y: Grid, n_classes: int) -> Ints:
+    if y.ndim == 2:
+        return score_sums(y)
+    return np.bincount(y, minlength=n_classes).astype(np.int64) * ONE
+
+
+def membership(actions: Actions, losses: LossFamily) -> Floats:
+    """cell x row: 1.0 where the row's best response under the cell's loss is the cell's action.
+
+    Multiplied with grid integers it gives the sums of every cell, exactly below 2^27 rows.
+    """
+    wanted = losses.cell_action.astype(losses.action_type)[:, None]
+    found: Floats = np.equal(actions[losses.cell_loss], wanted).astype(np.float64)
+    return found
+
+
+def cell_counts(actions: Actions, losses: LossFamily) -> Ints:
+    counts = np.zeros(losses.n_cells, np.int64)
+    for place, found in enumerate(actions):
+        cells = losses.cells(place)
+        counts[cells] = np.bincount(found, minlength=cells.stop - cells.start)
+    return counts
+
+
+def cell_score_sums(actions: Actions, f: Grid, losses: LossFamily) -> Ints:
+    """Sums of scores per cell, cell x class.
+
+    A product looks at every row for every action. Rows that are sorted by their action are looked
+    at once, whatever the number of actions.
+    """
+    total = np.zeros((losses.n_cells, f.shape[1]), np.int64)
+    most = max((loss.n_actions for loss in losses.losses), default=0)
+    if most <= FEW_ACTIONS or f.size < most * MANY_NUMBERS:
+        for part in chunks(len(f), losses.n_cells):
+            total += product(membership(actions[:, part], losses), f[part].astype(np.float64))
+        return total
+    for place, found in enumerate(actions):
+        order, start = found.argsort(kind="stable"), 0
+        for action, rows in enumerate(np.bincount(found).tolist()):
+            total[losses.offsets[place] + action] = score_sums(f, order[start : start + rows])
+            start += rows
+    return total
+
+
+def cell_label_sums(actions: Actions, y: Grid, d: int, losses: LossFamily) -> Ints:
+    """Sums of labels per cell, cell x class."""
+    if y.ndim == 2:
+        return cell_score_sums(actions, y, losses)
+    total = np.zeros((losses.n_cells, d), np.int64)
+    for place, found in enumerate(actions):
+        cells = losses.cells(place)
+        key = found.astype(np.intp) * d + y
+        counts = np.bincount(key, minlength=(cells.stop - cells.start) * d)
+        total[cells] = counts.reshape(-1, d) * ONE
+    return total
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Rows, label sums and score sums of both models over a set of rows."""
+
+    rows: int
+    labels: Ints
+    scores: tuple[Ints, Ints]
+
+    def residual(self, model: int) -> Ints:
+        return self.labels - self.scores[model - 1]
+
+    def __add__(self, other: Sums) -> Sums:
+        one, two = (a + b for a, b in zip(self.scores, other.scores, strict=True))
+        return Sums(self.rows + other.rows, self.labels + other.labels, (one, two))
+
+
+def sums(block: Block) -> Sums:
+    assert block.y is not None
+    labels = label_sums(block.y, block.n_classes)
+    return Sums(block.rows, labels, (score_sums(block.f1), score_sums(block.f2)))
+
+
+@dataclass(frozen=True)
+class Residuals:
+    """Per cell (loss, action): rows, label sums and score sums of one model, cell x class."""
+
+    counts: Ints
+    labels: Ints
+    scores: Ints
+
+    @property
+    def sums(self) -> Ints:
+        """Sums of y - f."""
+        return self.labels - self.scores
+
+    def __add__(self, other: Residuals) -> Residuals:
+        return Residuals(
+            self.counts + other.counts, self.labels + other.labels, self.scores + other.scores
+        )
+
+
+def residuals(rows: Rows, model: int) -> Residuals:
+    assert rows.y is not None
+    actions, f, losses = rows.actions[model - 1], rows.f[model - 1], rows.rules.losses
+    return Residuals(
+        cell_counts(actions, losses),
+        cell_label_sums(actions, rows.y, f.shape[1], losses),
+        cell_score_sums(actions, f, losses),
+    )
+
+
+def patch_residuals(
+    pieces: Sequence[Rows],
+    patch: Patch,
+    known: Residuals,
+    spread: Callable[..., Iterable[Residuals]] = map,
+) -> None:
+    """Apply a calibration patch and bring known residuals up to date, from the touched rows alone.
+
+    First every cell's score sums follow the scores; then rows whose action changed move house.
+    spread: how pieces are spread over threads, as `map` with a function and items.
+    """
+    if len(pieces[0].rules.losses) == 1:
+        # all rows of one cell are touched, and no others: its sums are taken anew
+        known.scores[patch.action] = 0
+    for change in spread(lambda rows: _patched(rows, patch), pieces):
+        known.counts[:] += change.counts
+        known.labels[:] += change.labels
+        known.scores[:] += change.scores
+
+
+def _patched(rows: Rows, patch: Patch) -> Residuals:
+    """What to add to the residuals after a calibration patch of these rows."""
+    losses, model = rows.rules.losses, patch.model
+    region, alone = region_of(patch, losses), len(losses) == 1
+    actions, f, y = rows.actions[model - 1], rows.f[model - 1], rows.y
+    assert y is not None
+    counts = np.zeros(losses.n_cells, np.int64)
+    labels, scores = (np.zeros((losses.n_cells, f.shape[1]), np.int64) for _ in range(2))
+    everything = rows.in_region(model, region)
+    with Room.borrowed() as room:
+        for part in chunks(len(everything), losses.n_cells):
+            touched = everything[part]
+            before, old = actions[:, touched], None if alone else f.take(touched, axis=0)
+            new = rows.shift_chunk(model, touched, patch.shift, room)
+            if old is None:
+                scores[region.action] += column_sums(new)
+            else:
+                scores += product(membership(before, losses), new - old)
+            after = actions[:, touched]
+            moved = np.flatnonzero((before != after).any(axis=0))
+            if len(moved):
+                moves = membership(after[:, moved], losses) - membership(before[:, moved], losses)
+                counts += moves.sum(axis=1).astype(np.int64)
+                scores += product(moves, new.take(moved, axis=0))
+                labels += product(moves, label_rows(y.take(touched[moved], axis=0), f.shape[1]))
+    return Residuals(counts, labels, scores)
+
+
+@dataclass
+class GapSums:
+    """For Reconcile: rows, label sums and score sums beyond the gap, [side, coordinate].
+
+    Side 0 is '>', side 1 is '<'.
+    """
+
+    rows: Ints
+    labels: Ints
+    scores: tuple[Ints, Ints]
+
+    def __add__(self, other: GapSums) -> GapSums:
+        one, two = (a + b for a, b in zip(self.scores, other.scores, strict=True))
+        return GapSums(self.rows + other.rows, self.labels + other.labels, (one, two))
+
+
+def gap_sums(block: Block, rules: Rules, coordinates: Iterable[int]) -> GapSums:
+    """The sums for some coordinates; the others stay 0."""
+    assert rules.gap is not None and block.y is not None
+    rows, labels, one, two = (np.zeros((2, block.n_classes), np.int64) for _ in range(4))
+    for j in coordinates:
+        f1, f2 = block.f1[:, j], block.f2[:, j]
+        y = block.y[:, j] if block.y.ndim == 2 else (block.y == j).astype(np.int64) * ONE
+        for side, over in enumerate((f1 - f2 > rules.gap, f2 - f1 > rules.gap)):
+            rows[side, j] = np.count_nonzero(over)
+            labels[side, j] = y.sum(where=over, dtype=np.int64)
+            one[side, j] = f1.sum(where=over, dtype=np.int64)
+            two[side, j] = f2.sum(where=over, dtype=np.int64)
+    return GapSums(rows, labels, (one, two))

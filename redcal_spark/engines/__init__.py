@@ -1,1 +1,0 @@
-"""Engines: where blocks live. The algorithm and the kernel are the same on all of them."""

@@ -1,0 +1,1 @@
+"""The public objects: Reconciler and ReconciledPair, and what they tell."""

@@ -1,0 +1,274 @@
+"""The audit: how much two models disagree and what that costs, before anything is changed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+from redcal_spark.core.columns import Layout
+from redcal_spark.core.fixed_point import BITS
+from redcal_spark.core.metrics import Metrics, root
+from redcal_spark.core.parameters import Parameters
+from redcal_spark.core.scan import Gathered, Scanner
+from redcal_spark.core.splits import Split
+from redcal_spark.model.reconciler import Reconciler
+
+LEVEL = 0.95
+INTERVALS = {
+    "level": LEVEL,
+    "calibration_gap": "McDiarmid: holds for any number of rows, given the scores, for labels that "
+    "are independent and are classes or distributions; each gap by itself",
+    "cost_difference": "Hoeffding: holds for any number of rows, given the scores, for labels that "
+    "are independent and are classes or distributions; each pair by itself",
+}
+
+
+class Auditor(Reconciler):
+    """Reads rows as a reconciler does, but counts them by pairs of actions and keeps none."""
+
+    def __init__(self, reconciler: Reconciler):
+        vars(self).update(vars(reconciler))
+
+    def scanner(self, layout: Layout, split: Split | None = None) -> Scanner:
+        return replace(super().scanner(layout, split), audit=True)
+
+    def audit(self, gathered: Gathered) -> dict[str, Any]:
+        """Of all labelled rows; what there is to fix is counted on the fitting ones."""
+        everything = Metrics(gathered.fit.totals + gathered.judge.totals, self.losses)
+        found = audit(everything, self.columns.classes)
+        return found | {
+            "to_fix": to_fix(Metrics(gathered.fit.totals, self.losses), self.parameters)
+        }
+
+
+def audit(metrics: Metrics, classes: Sequence[str] | None = None) -> dict[str, Any]:
+    """Plain data, ready for `json.dumps`. Floats are for people; integers and texts are exact.
+
+    rows: labelled rows that were looked at.
+    brier, brier_sums: per model, the mean squared error and its sum in units of 2^-52, as text.
+    intervals: what the intervals below are, in words.
+    coordinates: for Reconcile, {coordinate, class, rows, mass} beyond its alpha; else empty.
+    losses: per loss
+        loss, actions: their names.
+        decision_loss, loss_gap: per model, the mean cost and what of it is above optimal_loss,
+        that of the actions that know the label; decision_loss_exact, optimal_loss_exact: "a/b".
+        disagreement, disagreement_rows: where the two actions differ, by whatever margin.
+        largest_event, largest_event_rows: the largest disagreement beyond alpha.
+        calibration_gap: per model, the largest gap below.
+        calibration: {model, action, rows, mass, gap, low, high, squared_gap_exact}: the norm of
+        the mean of y - f over all rows, counted where this is the model's action.
+        by_action: {model, action, rows, mass, cost, cost_exact}: what of the mean cost comes from
+        the rows where this is the model's action; over all actions they add up to decision_loss.
+        rows, event_rows: matrices, a1 x a2.
+        pairs: per a1 != a2 that occurs, largest event first, {a1, a2, rows, mass, event_rows,
+        event_mass, cost, cost_exact, difference, low, high, right, sure}. cost: what a1 and what
+        a2 costs on average on these rows, by their labels, in the user's units; difference: of
+        the first to the second, with its interval; right: the model with the cheaper action, or
+        null; sure: the interval leaves no doubt of it. These are null where costs_known is false:
+        for a loss of too many actions and classes, and where rows were not read for an audit.
+    """
+    return {
+        "rows": metrics.rows,
+        "brier": [float(metrics.brier(m)) for m in (1, 2)],
+        "brier_sums": [str(total) for total in metrics.totals.brier],
+        "intervals": INTERVALS,
+        "coordinates": list(_coordinates(metrics, classes)),
+        "losses": [_loss(metrics, place) for place in range(len(metrics.losses))],
+    }
+
+
+def to_fix(metrics: Metrics, parameters: Parameters) -> dict[str, Any]:
+    """What the algorithm finds to do when it starts, on the rows that it is fitted on.
+
+    rows: of these. alpha, eta, beta: null where the algorithm has none; beta as resolved.
+    events: for ReDCal, {loss, a1, a2, rows, mass} with a mass of eta or more, in its order.
+    event_rows: per loss, the rows in such events, each once.
+    calibrations: for Decision Calibration everywhere, {loss, action, model, gap} beyond beta.
+    coordinates: for Reconcile, {coordinate, rows, mass} with a mass of eta or more.
+    """
+    n, losses = metrics.rows, metrics.losses
+    resolved = parameters.resolve(n, len(metrics.totals.gaps))
+    least = None if resolved.eta is None else resolved.eta * n
+    events: list[dict[str, Any]] = []
+    calibrations: list[dict[str, Any]] = []
+    coordinates: list[dict[str, Any]] = []
+    if least is not None and parameters.algorithm in ("redcal", "dc_then_redcal"):
+        for loss, counts in zip(losses.losses, metrics.totals.events, strict=True):
+            for a1, line in enumerate(counts.tolist()):
+                for a2, rows in enumerate(line):
+                    if rows >= least:
+                        event = {"loss": loss.name, "a1": a1, "a2": a2}
+                        events.append(event | {"rows": rows, "mass": rows / n})
+        events.sort(key=lambda event: -event["rows"])  # stable: ties stay in their order
+    if parameters.algorithm in ("decision_calibration", "dc_then_redcal"):
+        assert resolved.beta is not None
+        for model in (1, 2):
+            for place, loss in enumerate(losses.losses):
+                for action, square in enumerate(metrics.squared_calibration_gaps(place, model)):
+                    if square > resolved.beta**2:
+                        found = {"loss": loss.name, "action": action, "model": model}
+                        calibrations.append(found | {"gap": root(square)})
+    if least is not None and parameters.algorithm == "reconcile":
+        coordinates = [
+            {"coordinate": j, "rows": rows, "mass": rows / n}
+            for j, rows in enumerate(metrics.totals.gaps.tolist())
+            if rows >= least
+        ]
+    return {
+        "algorithm": parameters.algorithm,
+        "rows": n,
+        "alpha": parameters.alpha,
+        "eta": parameters.eta,
+        "beta": None if resolved.beta is None else float(resolved.beta),
+        "events": events,
+        "event_rows": {
+            loss.name: sum(event["rows"] for event in events if event["loss"] == loss.name)
+            for loss in losses.losses
+        },
+        "calibrations": calibrations,
+        "coordinates": coordinates,
+    }
+
+
+def _coordinates(metrics: Metrics, classes: Sequence[str] | None) -> Iterator[dict[str, Any]]:
+    for j, rows in enumerate(metrics.totals.gaps.tolist()):
+        if rows:
+            name = None if classes is None else classes[j]
+            yield {"coordinate": j, "class": name, "rows": rows, "mass": rows / metrics.rows}
+
+
+def _loss(metrics: Metrics, place: int) -> dict[str, Any]:
+    loss, totals = metrics.losses[place], metrics.totals
+    rows, events = totals.pairs[place], totals.events[place]
+    costs = [metrics.decision_loss(place, model) for model in (1, 2)]
+    optimum = metrics.optimal_loss(place)
+    return {
+        "loss": loss.name,
+        "actions": list(loss.actions),
+        "decision_loss": [float(cost) for cost in costs],
+        "decision_loss_exact": [str(cost) for cost in costs],
+        "optimal_loss": float(optimum),
+        "optimal_loss_exact": str(optimum),
+        "loss_gap": [float(cost - optimum) for cost in costs],
+        "disagreement": float(metrics.disagreement(place)),
+        "disagreement_rows": int(metrics.disagreement(place) * metrics.rows),
+        "largest_event": float(metrics.largest_event(place)),
+        "largest_event_rows": int(events.max()),
+        "calibration_gap": [root(metrics.squared_calibration_gap(place, m)) for m in (1, 2)],
+        "calibration": list(_calibration(metrics, place)),
+        "by_action": list(_by_action(metrics, place)),
+        "rows": rows.tolist(),
+        "event_rows": events.tolist(),
+        "costs_known": _pair_labels(metrics, place) is not None,
+        "pairs": _pairs(metrics, place),
+    }
+
+
+# --- calibration --------------------------------------------------------------------------------
+
+
+def _calibration(metrics: Metrics, place: int) -> Iterator[dict[str, Any]]:
+    for model in (1, 2):
+        rows = metrics.totals.pairs[place].sum(axis=2 - model).tolist()
+        for action, square in enumerate(metrics.squared_calibration_gaps(place, model)):
+            gap, margin = root(square), calibration_margin(rows[action], metrics.rows)
+            yield {
+                "model": model,
+                "action": action,
+                "rows": rows[action],
+                "mass": rows[action] / metrics.rows,
+                "gap": gap,
+                "low": max(0.0, gap - margin),
+                "high": gap + margin,
+                "squared_gap_exact": str(square),
+            }
+
+
+def calibration_margin(rows: int, n: int, level: float = LEVEL) -> float:
+    """How far a gap over `rows` of n rows may be from that of the labels' expectations.
+
+    Given the scores, only the labels are random. Their sum is off by at most sqrt(rows) in the
+    mean, since a label's variance is at most 1, and one label moves it by at most sqrt(2): by
+    McDiarmid's inequality by more than sqrt(rows) (1 + sqrt(ln(1 / (1 - level)))) with a
+    probability of at most 1 - level.
+    """
+    return math.sqrt(rows) / n * (1 + math.sqrt(math.log(1 / (1 - level))))
+
+
+# --- cost by action ------------------------------------------------------------------------------
+
+
+def _by_action(metrics: Metrics, place: int) -> Iterator[dict[str, Any]]:
+    cells, (costs, unit) = metrics.losses.cells(place), metrics.losses[place].whole_costs
+    for model in (1, 2):
+        rows = metrics.totals.pairs[place].sum(axis=2 - model).tolist()
+        labels = metrics.totals.labels[model - 1][cells].tolist()
+        for action, (line, sums) in enumerate(zip(costs, labels, strict=True)):
+            total = sum(c * y for c, y in zip(line, sums, strict=True))
+            cost = Fraction(total, unit * metrics.rows << BITS)
+            yield {
+                "model": model,
+                "action": action,
+                "rows": rows[action],
+                "mass": rows[action] / metrics.rows,
+                "cost": float(cost),
+                "cost_exact": str(cost),
+            }
+
+
+# --- pairs of actions -----------------------------------------------------------------------------
+
+
+def _pair_labels(metrics: Metrics, place: int) -> Any:
+    found = metrics.totals.pair_labels[place] if metrics.totals.pair_labels else None
+    return None if found is None or not found.size else found
+
+
+def _pairs(metrics: Metrics, place: int) -> list[dict[str, Any]]:
+    loss, n = metrics.losses[place], metrics.rows
+    rows, events = (x[place].tolist() for x in (metrics.totals.pairs, metrics.totals.events))
+    labels, whole = _pair_labels(metrics, place), loss.whole_costs
+    found = []
+    for a1 in range(loss.n_actions):
+        for a2 in range(loss.n_actions):
+            count = rows[a1][a2]
+            if a1 != a2 and count:
+                pair = {"a1": a1, "a2": a2, "rows": count, "mass": count / n}
+                event = events[a1][a2]
+                pair |= {"event_rows": event, "event_mass": event / n}
+                sums = None if labels is None else labels[a1, a2].tolist()
+                found.append(pair | _costs(whole, a1, a2, count, sums))
+    found.sort(key=lambda pair: (-pair["event_rows"], -pair["rows"]))
+    return found
+
+
+def _costs(
+    whole: tuple[list[list[int]], int], a1: int, a2: int, rows: int, labels: list[int] | None
+) -> dict[str, Any]:
+    if labels is None:
+        names = ("cost", "cost_exact", "difference", "low", "high", "right", "sure")
+        return dict.fromkeys(names)
+    costs, unit = whole
+    one, two = (
+        Fraction(sum(c * y for c, y in zip(costs[a], labels, strict=True)), unit * rows << BITS)
+        for a in (a1, a2)
+    )
+    each = [x - y for x, y in zip(costs[a1], costs[a2], strict=True)]
+    difference, margin = float(one - two), cost_margin(Fraction(max(each) - min(each), unit), rows)
+    return {
+        "cost": [float(one), float(two)],
+        "cost_exact": [str(one), str(two)],
+        "difference": difference,
+        "low": difference - margin,
+        "high": difference + margin,
+        "right": None if one == two else 1 if one < two else 2,
+        "sure": abs(difference) > margin,
+    }
+
+
+def cost_margin(width: Fraction, rows: int, level: float = LEVEL) -> float:
+    """How far a mean of values this far apart may be from its expectation: Hoeffding."""
+    return float(width) * math.sqrt(math.log(2 / (1 - level)) / (2 * rows))

@@ -1,0 +1,157 @@
+"""The journey of one row through a log, replayed patch by patch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from redcal_spark.core.arrow import from_numpy, to_arrow
+from redcal_spark.core.blocks import Block
+from redcal_spark.core.columns import Columns, Layout, value_of
+from redcal_spark.core.fixed_point import BITS, from_grid
+from redcal_spark.core.kernel import Rows, Rules, classify
+from redcal_spark.core.losses import Loss
+from redcal_spark.core.parameters import Parameters, Status
+from redcal_spark.core.patches import Patch
+from redcal_spark.core.reading import Problems, read
+from redcal_spark.errors import InputError, UsageError
+from redcal_spark.model.explanation import Explanation, Standing, State, Step, correction, product
+
+
+def one_row(columns: Columns, row: Any, model_2: Any = None) -> tuple[pa.Table, Columns]:
+    """What a user holds of one row as a table, and its columns; an id is not needed.
+
+    row: a mapping, a pandas or Spark row, a table of one row; or the scores of model 1, with those
+    of model 2 beside them or as the second of a pair.
+    """
+    if model_2 is None and isinstance(row, tuple | list) and not hasattr(row, "asDict"):
+        if len(row) != 2:
+            raise UsageError(f"explain: a pair (scores, scores) is needed, got {len(row)} parts")
+        row, model_2 = row
+    if model_2 is not None:
+        table = from_numpy(columns, _one(row), _one(model_2))
+    elif hasattr(row, "asDict"):  # a row of Spark's
+        table = _from_mapping(columns, row.asDict())
+    elif isinstance(row, Mapping):
+        table = _from_mapping(columns, row)
+    elif hasattr(row, "to_dict") and not hasattr(row, "columns"):  # a row of pandas'
+        table = _from_mapping(columns, row.to_dict())
+    else:
+        table = to_arrow(row, columns.names(label=False))
+    if table.num_rows != 1:
+        raise UsageError(f"explain: takes one row, got {table.num_rows:,}")
+    if columns.id is not None and columns.id not in table.column_names:
+        columns = replace(columns, id=None)
+    return table.combine_chunks(), columns
+
+
+def _from_mapping(columns: Columns, row: Mapping[Any, Any]) -> pa.Table:
+    wanted = columns.names(label=False)
+    arrays = {}
+    for name, value in row.items():
+        if name not in wanted:
+            arrays[str(name)] = pa.nulls(1)  # seen in messages only
+            continue
+        try:
+            arrays[name] = pa.array([value])
+        except (pa.ArrowException, TypeError, ValueError) as err:
+            raise InputError(f"column {name!r}: {str(err).splitlines()[0]}") from err
+    return pa.table(arrays)
+
+
+def _one(scores: Any) -> Any:
+    """Scores of one row as those of a table: a number, or a vector."""
+    array = np.asarray(scores)
+    return array[None] if array.ndim == 0 or (array.ndim == 1 and len(array) > 1) else array
+
+
+def explain(
+    table: pa.Table,
+    layout: Layout,
+    rules: Rules,
+    log: Sequence[Patch],
+    parameters: Parameters,
+    status: Status,
+) -> Explanation:
+    """Replay the log on one row, patch by patch. E of a round follows from the row's own scores."""
+    (batch,) = table.combine_chunks().to_batches()
+    problems = Problems()
+    reading = read(batch, layout, problems, None)
+    problems.raise_if_any("the row")
+    given = tuple(_given(batch, layout, model) for model in (1, 2))
+    rows = Rows(Block(reading.block.f1, reading.block.f2), rules)
+    start = state = _state(rows, given)
+    steps = []
+    for patch in log:
+        if len(rows.apply(patch)):
+            before, state = state, _state(rows, given)
+            steps.append(Step(patch, correction(patch, rules.losses), before, state))
+    id = layout.columns.id
+    return Explanation(
+        id=None if id is None else value_of(batch.column(id)[0]),
+        algorithm=parameters.algorithm,
+        alpha=parameters.alpha,
+        eta=parameters.eta,
+        status=status,
+        patches=len(log),
+        start=start,
+        steps=tuple(steps),
+        end=state,
+        losses=rules.losses,
+        classes=layout.columns.classes,
+    )
+
+
+def _given(batch: pa.RecordBatch, layout: Layout, model: int) -> tuple[float, ...]:
+    """The scores as they were given, one per class."""
+    source, form = layout.columns.scores(model), layout.forms[model - 1]
+    if form == "array":
+        assert isinstance(source, str)
+        values = batch.column(source).flatten()
+        return tuple(values.cast(pa.float64(), safe=False).to_pylist())
+    names = [source] if isinstance(source, str) else source
+    found = [batch.column(n).cast(pa.float64(), safe=False)[0].as_py() for n in names]
+    return (1 - found[0], found[0]) if form == "binary" else tuple(found)
+
+
+def _state(rows: Rows, given: Sequence[tuple[float, ...]]) -> State:
+    block, rules = rows.current(), rows.rules
+    _, events = classify(block, rules)
+    grid = (tuple(rows.f[0][0].tolist()), tuple(rows.f[1][0].tolist()))
+    standings = []
+    for place, loss in enumerate(rules.losses.losses):
+        index = int(rows.actions[0][place, 0]), int(rows.actions[1][place, 0])
+        in_event = bool(events[place, 0] != np.iinfo(events.dtype).max)
+        standings.append(_standing(loss, index, grid, in_event))
+    beyond: tuple[int, ...] = ()
+    if rules.gap is not None:
+        part = range(*rules.coordinates.indices(block.n_classes))
+        beyond = tuple(j for j in part if abs(int(block.f1[0, j] - block.f2[0, j])) > rules.gap)
+    one, two = (
+        tuple(from_grid(rows.f[i][0]).tolist()) if rows.touched[i][0] else given[i]
+        for i in range(2)
+    )
+    return State((one, two), grid, tuple(standings), beyond)
+
+
+def _standing(
+    loss: Loss, index: tuple[int, int], f: Sequence[Sequence[int]], in_event: bool
+) -> Standing:
+    a1, a2 = index
+    contrast = (loss.quantised[a2] - loss.quantised[a1]).tolist()
+    gaps = [sum(c * x for c, x in zip(contrast, row, strict=True)) for row in f]
+    unit = 1 << BITS + loss.bits
+    one, two = (tuple(product(loss, a, None, row) for a in index) for row in f)
+    return Standing(
+        loss.name,
+        index,
+        (loss.actions[a1], loss.actions[a2]),
+        (Fraction(gaps[0], unit), Fraction(-gaps[1], unit)),
+        ((one[0], one[1]), (two[0], two[1])),
+        in_event,
+    )

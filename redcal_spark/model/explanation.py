@@ -1,0 +1,366 @@
+"""The journey of one row: every patch that touched it, in order, and what that changed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+from redcal_spark.core.fixed_point import ONE
+from redcal_spark.core.losses import Loss, LossFamily
+from redcal_spark.core.parameters import Status
+from redcal_spark.core.patches import Patch
+
+MODELS = ("model 1", "model 2")
+TOLD = 3  # losses, classes or actions that a sentence names
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What both models would do with the row under one loss.
+
+    index, actions: of model 1 and model 2. margins: by how much model 1 holds model 2's action for
+    dearer than its own, and the other way round, in units of the loss rescaled to [0, 1]; one above
+    alpha makes an event. expected: per model, what it expects the action of model 1 and that of
+    model 2 to cost, in the user's units.
+    """
+
+    loss: str
+    index: tuple[int, int]
+    actions: tuple[str, str]
+    margins: tuple[Fraction, Fraction]
+    expected: tuple[tuple[Fraction, Fraction], tuple[Fraction, Fraction]]
+    in_event: bool
+
+    @property
+    def agree(self) -> bool:
+        return self.index[0] == self.index[1]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "loss": self.loss,
+            "actions": list(self.actions),
+            "index": list(self.index),
+            "agree": self.agree,
+            "in_event": self.in_event,
+            "margins": [float(x) for x in self.margins],
+            "expected_costs": [[float(x) for x in costs] for costs in self.expected],
+        }
+
+
+@dataclass(frozen=True)
+class State:
+    """The row at one time.
+
+    scores: per model and class, as they were given until a patch came. grid: the same in units of
+    2^-26, which decide. beyond: for Reconcile, the coordinates in which the models differ by more
+    than alpha.
+    """
+
+    scores: tuple[tuple[float, ...], tuple[float, ...]]
+    grid: tuple[tuple[int, ...], tuple[int, ...]]
+    standings: tuple[Standing, ...]
+    beyond: tuple[int, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "scores": [list(s) for s in self.scores],
+            "losses": [s.to_json() for s in self.standings],
+            "beyond_alpha": list(self.beyond),
+        }
+
+
+@dataclass(frozen=True)
+class Step:
+    """A patch that touched the row.
+
+    correction: what the patch says of the model on the rows it was fitted on, on average and up to
+    the rounding of phi, in the user's units. It is <phi, costs>: how much more than the model
+    expected a1 cost against a2 (reconcile) or the action cost (calibrate); for `score`, how much
+    more often than the model said the class came.
+    """
+
+    patch: Patch
+    correction: Fraction
+    before: State
+    after: State
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What a reconciled pair does with one row, and why.
+
+    patches: of the log in all; steps: those that touched the row. The end is what `apply` gives.
+    """
+
+    id: Any
+    algorithm: str
+    alpha: float | None
+    eta: float | None
+    status: Status
+    patches: int
+    start: State
+    steps: tuple[Step, ...]
+    end: State
+    losses: LossFamily
+    classes: tuple[str, ...] | None
+
+    @property
+    def touched(self) -> bool:
+        return bool(self.steps)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, ready for `json.dumps` (an id of any other type becomes text).
+
+        id, algorithm, status, patches, touched, sentences;
+        start, end: {scores: per model, losses: [{loss, actions, index, agree, in_event, margins,
+        expected_costs}], beyond_alpha};
+        steps: the fields of the patch (2.3 of the design), and words, correction, and before and
+        after: {scores: of the patched model, losses: as above}.
+        """
+        return {
+            "id": self.id if isinstance(self.id, int | str | None) else str(self.id),
+            "algorithm": self.algorithm,
+            "status": self.status,
+            "patches": self.patches,
+            "touched": self.touched,
+            "start": self.start.to_json(),
+            "steps": [self._step_to_json(step) for step in self.steps],
+            "end": self.end.to_json(),
+            "sentences": self.sentences(),
+        }
+
+    def _step_to_json(self, step: Step) -> dict[str, Any]:
+        found = step.patch.to_json() | {
+            "words": self._words(step, MODELS),
+            "correction": float(step.correction),
+        }
+        for name, state in (("before", step.before), ("after", step.after)):
+            scores = list(state.scores[step.patch.model - 1])
+            found[name] = {"scores": scores, "losses": [s.to_json() for s in state.standings]}
+        return found
+
+    # --- in words -------------------------------------------------------------------------------
+
+    def sentences(self, models: Sequence[str] = MODELS) -> list[str]:
+        """The journey in words: where it began, each patch, where it ended or why none came."""
+        told = [f"Before: {_both(self.start, models)}."] if self.start.standings else []
+        if not self.steps:
+            return [*told, self._why_untouched(models)]
+        told += [self._words(step, models) for step in self.steps]
+        count = f"{len(self.steps):,} of {self.patches:,} patches touched this row"
+        if self.end.standings:
+            return [*told, f"After: {_both(self.end, models)}; {count}."]
+        return [*told, f"{count}."]
+
+    def _words(self, step: Step, models: Sequence[str]) -> str:
+        patch = step.patch
+        round_ = "" if patch.round is None else f", round {patch.round}"
+        parts = [self._where(patch, models), self._correction(step, models)]
+        parts += self._changes(step, models)
+        return f"Step {patch.step}{round_}: {'; '.join(parts)}."
+
+    def _where(self, patch: Patch, models: Sequence[str]) -> str:
+        """The event in words, and how many rows it was fitted on."""
+        rows = f"{patch.rows:,} fitting {'row' if patch.rows == 1 else 'rows'} like this"
+        own = models[patch.model - 1]
+        if patch.kind == "score":
+            more = "above" if patch.direction == ">" else "below"
+            return (
+                f"{models[0]} has {self._class(patch.coordinate)} more than {self.alpha:g} {more} "
+                f"{models[1]}; {rows}"
+            )
+        loss = self._loss(patch)
+        under = f"under {loss.name}, " if len(self.losses) > 1 else ""
+        if patch.kind == "reconcile":
+            assert patch.a1 is not None and patch.a2 is not None
+            one, two = called(loss, patch.a1), called(loss, patch.a2)
+            return f"{under}{models[0]} would choose {one}, {models[1]} would choose {two}; {rows}"
+        assert patch.action is not None
+        within = "" if patch.round is None else " among those of this round"
+        return f"{under}{own} would choose {called(loss, patch.action)}; {rows}{within}"
+
+    def _correction(self, step: Step, models: Sequence[str]) -> str:
+        """What the outcomes of the fitting rows said of the model."""
+        patch, size = step.patch, number(abs(step.correction))
+        own = models[patch.model - 1]
+        if patch.kind == "score":
+            low = "low" if step.correction > 0 else "high"
+            return f"{own} was {size} too {low} there on average"
+        loss = self._loss(patch)
+        if step.correction == 0:
+            return f"there the scores of {own} were off, at no cost for this choice"
+        cheap = "cheap" if step.correction > 0 else "dear"
+        if patch.kind == "calibrate":
+            assert patch.action is not None
+            return f"there {own} took it for {size} too {cheap} on average"
+        assert patch.a1 is not None and patch.a2 is not None
+        one, two = called(loss, patch.a1), called(loss, patch.a2)
+        return f"there {own} took {one} for {size} too {cheap} against {two} on average"
+
+    def _changes(self, step: Step, models: Sequence[str]) -> Iterator[str]:
+        """What the patch did to this row."""
+        patch, i = step.patch, step.patch.model - 1
+        own, before, after = models[i], step.before, step.after
+        if patch.kind == "score":
+            assert patch.coordinate is not None
+            old, new = (s.scores[i][patch.coordinate] for s in (before, after))
+            yield f"here {own} goes from {number(old)} to {number(new)}"
+        else:
+            loss = self._loss(patch)
+            a, b = _compared(patch)
+            was, now = (product(loss, a, b, s.grid[i]) for s in (before, after))
+            if b is None:
+                yield f"here {own} expects it to cost {number(now)}, before {number(was)}"
+            else:
+                yield (
+                    f"here {own} expects {called(loss, a)} to cost {_compare(now)} than "
+                    f"{called(loss, b)}, before {_compare(was)}"
+                )
+        moved = [
+            f"{_named(new, i)} instead of {_named(old, i)}"
+            + (f" ({new.loss})" if len(self.losses) > 1 else "")
+            for old, new in zip(before.standings, after.standings, strict=True)
+            if old.index[i] != new.index[i]
+        ]
+        if moved:
+            yield f"{own} now chooses {_list(moved)}"
+        elif before.standings:
+            yield f"{own} still chooses as before"
+
+    def _why_untouched(self, models: Sequence[str]) -> str:
+        if not self.patches:
+            return f"No patch touched this row: the run made none ({self.status})."
+        why = self._reason(models)
+        early = "" if self.status == "converged" else f" (the run ended early: {self.status})"
+        if self.patches == 1:
+            return f"The only patch did not touch this row: {why}{early}."
+        return f"None of the {self.patches:,} patches touched this row: {why}{early}."
+
+    def _reason(self, models: Sequence[str]) -> str:
+        if self.algorithm == "reconcile":
+            if not self.start.beyond:
+                return f"no scores of the models are more than {self.alpha:g} apart"
+            names = _list([self._class(j) for j in self.start.beyond])
+            return (
+                f"the models are more than {self.alpha:g} apart in {names}, but no patch was on "
+                "that side of it"
+            )
+        calibrated = "no patch calibrates a model where it chooses what it chooses here"
+        if self.algorithm == "decision_calibration":
+            return calibrated
+        calibrated = f"{calibrated}, and " if self.algorithm == "dc_then_redcal" else ""
+        events = [s for s in self.start.standings if s.in_event]
+        apart = [s for s in self.start.standings if not s.agree]
+        if events:
+            named = _list([f"{_named(s, 0)} / {_named(s, 1)} ({s.loss})" for s in events])
+            return (
+                f"{calibrated}it is in the event {named}, which no round chose: only the largest "
+                f"event is chosen, while it has {self.eta:g} of the fitting rows or more"
+            )
+        if not apart:
+            every = "" if len(self.losses) == 1 else " under every loss"
+            return f"{calibrated}the models agree{every}, so it is in no event"
+        named = _list(
+            [
+                f"{s.loss} ({models[0]} by {number(s.margins[0])}, "
+                f"{models[1]} by {number(s.margins[1])})"
+                for s in apart
+            ]
+        )
+        return (
+            f"{calibrated}the models disagree under {named}, by no more than alpha = "
+            f"{self.alpha:g} of the rescaled loss, so it is in no event"
+        )
+
+    def _loss(self, patch: Patch) -> Loss:
+        assert patch.loss is not None
+        return self.losses[self.losses.place(patch.loss)]
+
+    def _class(self, j: int | None) -> str:
+        assert j is not None
+        return f"class {j}" if self.classes is None else self.classes[j]
+
+
+# --- costs ----------------------------------------------------------------------------------------
+
+
+def correction(patch: Patch, losses: LossFamily) -> Fraction:
+    """See `Step`."""
+    if patch.loss is None:
+        return Fraction(patch.phi[0], ONE)
+    a, b = _compared(patch)
+    return product(losses[losses.place(patch.loss)], a, b, patch.phi)
+
+
+def _compared(patch: Patch) -> tuple[int, int | None]:
+    """The actions whose costs a patch is about."""
+    if patch.action is not None:
+        return patch.action, None
+    assert patch.a1 is not None
+    return patch.a1, patch.a2
+
+
+def product(loss: Loss, a: int, b: int | None, q: Sequence[int]) -> Fraction:
+    """What action a costs (more than b) by grid values of all classes, in the user's units."""
+    costs, unit = loss.whole_costs
+    total = sum(c * x for c, x in zip(costs[a], q, strict=True))
+    if b is not None:
+        total -= sum(c * x for c, x in zip(costs[b], q, strict=True))
+    return Fraction(total, unit * ONE)
+
+
+@lru_cache(256)
+# --- words ----------------------------------------------------------------------------------------
+
+
+def number(x: Any) -> str:
+    """A number for a sentence: three digits that count."""
+    value = float(x)
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    digits = max(0, 2 - math.floor(math.log10(abs(value))))
+    return f"{value:,.{digits}f}" if digits <= 8 else f"{value:.2e}"
+
+
+def _compare(difference: Fraction) -> str:
+    return f"{number(abs(difference))} {'less' if difference < 0 else 'more'}"
+
+
+def called(loss: Loss, action: int) -> str:
+    """An action by its name, where it has one."""
+    name = loss.actions[action]
+    return f"action {action}" if name == str(action) else name
+
+
+def _both(state: State, models: Sequence[str]) -> str:
+    """What the models would do, loss by loss where they differ."""
+    standings, alone = state.standings, len(state.standings) == 1
+    apart = [s for s in standings if not s.agree]
+    if not apart:
+        if alone:
+            return f"both models would choose {_named(standings[0], 0)}"
+        return f"the models agree under all {len(standings)} losses"
+    told = [
+        ("" if alone else f"under {s.loss} ")
+        + f"{models[0]} would choose {_named(s, 0)}, {models[1]} would choose {_named(s, 1)}"
+        for s in apart
+    ]
+    rest = len(standings) - len(apart)
+    others = (
+        "" if not rest else f"; they agree under {rest} other {'loss' if rest == 1 else 'losses'}"
+    )
+    return _list(told, "; ") + others
+
+
+def _named(standing: Standing, model: int) -> str:
+    index, name = standing.index[model], standing.actions[model]
+    return f"action {index}" if name == str(index) else name
+
+
+def _list(parts: Sequence[str], between: str = ", ") -> str:
+    more = f" and {len(parts) - TOLD} more" if len(parts) > TOLD else ""
+    return between.join(parts[:TOLD]) + more

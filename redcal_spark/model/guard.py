@@ -1,0 +1,127 @@
+"""The guard: how much of a log the judged rows bear out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from math import ceil
+
+import numpy as np
+
+from redcal_spark.core.fixed_point import BITS, exact
+from redcal_spark.core.history import Point
+from redcal_spark.core.losses import LossFamily
+from redcal_spark.core.metrics import Metrics, Totals
+from redcal_spark.core.parameters import Parameters, auto_beta
+from redcal_spark.core.patches import PatchLog
+from redcal_spark.errors import UsageError
+from redcal_spark.model.pair import ReconciledPair
+from redcal_spark.settings import setting
+
+FAR = 10  # a beta so many times below `auto` fits noise
+FEW = 100  # rows to fit on
+
+
+def mean_loss(point: Point, losses: LossFamily) -> Fraction:
+    """The mean over losses and both models of the decision loss, each rescaled to [0, 1]."""
+    metrics = Metrics(point.totals, losses)
+    total = Fraction(0)
+    for place, loss in enumerate(losses.losses):
+        scale = loss.scale
+        if scale:
+            least = min(cost for row in loss.exact_costs for cost in row)
+            labels = sum(point.totals.optimum[losses.cells(place)].sum(axis=0).tolist())
+            shift = least * Fraction(labels, point.totals.rows << BITS)
+            for model in (1, 2):
+                total += (metrics.decision_loss(place, model) - shift) / scale
+    return total / (2 * len(losses)) if len(losses) else total
+
+
+def best_prefix(points: Sequence[Point], losses: LossFamily) -> Point:
+    """The point of lowest mean loss, the earliest on ties. Without losses: the last.
+
+    points: of the judged rows, at the ends of rounds and at steps of a calibration everywhere.
+    """
+    if not len(losses):
+        return points[-1]
+    return min(points, key=lambda point: mean_loss(point, losses))  # the first of equals
+
+
+def cut(pair: ReconciledPair, steps: int) -> ReconciledPair:
+    """The pair with the first patches of its log, as `cut`; all of them: the pair as it was."""
+    if steps == len(pair.log):
+        return pair
+    if not 0 <= steps < len(pair.log):
+        raise UsageError(f"cannot keep {steps} of {len(pair.log)} patches")
+    after = pair.log[steps]
+    if after.kind == "calibrate" and after.round is not None:
+        raise UsageError(f"{steps} patches end inside round {after.round}, not at a round's end")
+    return replace(pair, log=PatchLog(pair.log[:steps]), status="cut")
+
+
+def warning(points: Sequence[Point], losses: LossFamily) -> str | None:
+    """What to say if the last rounds made the judged loss worse."""
+    best, last = best_prefix(points, losses), points[-1]
+    if best is last:
+        return None
+    low, high = (float(mean_loss(point, losses)) for point in (best, last))
+    if low == high and mean_loss(best, losses) == mean_loss(last, losses):
+        return None  # a tie: nothing was lost
+    patches, rounds = last.steps - best.steps, last.rounds - best.rounds
+    told = f"the last {patches:,} patches" if patches > 1 else "the last patch"
+    if rounds:
+        told += f" ({rounds:,} rounds)" if rounds > 1 else " (1 round)"
+    return (
+        f"{told} raised the mean loss on the judged rows from {low:.6g} to {high:.6g} (rescaled to "
+        f"[0, 1]); reconcile.guard: best_prefix would keep the first {best.steps:,}"
+    )
+
+
+def doubts(parameters: Parameters, totals: Totals, classes: Sequence[str] | None) -> list[str]:
+    """What to say before a fit that is perhaps not meant, of the rows it would be fitted on."""
+    told = (
+        few_rows(parameters, totals.rows),
+        one_class(totals, classes),
+        beta_warning(parameters, totals.rows),
+    )
+    return [text for text in told if text is not None]
+
+
+def few_rows(parameters: Parameters, rows: int) -> str | None:
+    """What to say if a fit rests on few rows, or if one row alone is enough for a patch."""
+    eta = None if parameters.algorithm == "decision_calibration" else parameters.eta
+    least = None if eta is None else max(1, ceil(exact(eta) * rows))
+    if rows >= FEW and least != 1:
+        return None
+    told = "1 row" if rows == 1 else f"{rows:,} rows"
+    if least is not None:
+        event = "one row" if least == 1 else f"{least} rows"
+        told += f", where an event of {event} reaches {setting('eta', eta)},"
+    return f"the fit rests on {told} and may not hold on other rows"
+
+
+def beta_warning(parameters: Parameters, rows: int) -> str | None:
+    """What to say if beta is far below `auto` for so many fitting rows."""
+    if parameters.beta == "auto" or not parameters.needs_losses:
+        return None
+    alone = parameters.algorithm == "decision_calibration" or parameters.eta is None
+    auto = auto_beta(Fraction(1) if alone else exact(parameters.eta or 1), rows)
+    given = exact(parameters.beta)
+    if given * FAR > auto:
+        return None
+    return (
+        f"{setting('beta')} {float(given):g} is {float(auto / given):,.0f} times below the noise "
+        f"of {rows:,} rows, so that patches would fit that; {setting('beta', 'auto')} would be "
+        f"{float(auto):g}"
+    )
+
+
+def one_class(totals: Totals, names: Sequence[str] | None) -> str | None:
+    """Labels that are all alike are seldom what someone meant; for Reconcile they are not known."""
+    found = np.flatnonzero(totals.labels[0].sum(axis=0))
+    if len(found) != 1:
+        return None
+    k = int(found[0])
+    called = f"class {k}" if names is None else repr(names[k])
+    return f"all {totals.rows:,} fitting rows have the same label, {called}"

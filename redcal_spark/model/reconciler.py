@@ -1,0 +1,355 @@
+"""The public face: a Reconciler is fitted on labelled rows and gives a ReconciledPair."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from redcal_spark.algorithms.decision_calibration import decision_calibration
+from redcal_spark.algorithms.engine import Engine
+from redcal_spark.algorithms.reconcile import reconcile
+from redcal_spark.algorithms.redcal import dc_then_redcal, redcal
+from redcal_spark.algorithms.trajectory import Trajectory
+from redcal_spark.backends.local.engine import LocalEngine
+from redcal_spark.backends.threads import ordered
+from redcal_spark.certificate.certify import certify
+from redcal_spark.core.arrow import batches, from_numpy, to_arrow
+from redcal_spark.core.columns import Columns, Layout, plan
+from redcal_spark.core.fixed_point import MAX_ROWS, exact
+from redcal_spark.core.history import Point, history
+from redcal_spark.core.kernel import Rules
+from redcal_spark.core.losses import LossFamily
+from redcal_spark.core.metrics import Totals
+from redcal_spark.core.parameters import Parameters, Status
+from redcal_spark.core.patches import Patch
+from redcal_spark.core.scan import Gathered, Piece, Scanner, each_alone, gather
+from redcal_spark.core.splits import Split
+from redcal_spark.errors import FitWarning, InputError, ScoreWarning, UsageError, warn
+from redcal_spark.model.guard import doubts
+from redcal_spark.model.pair import ReconciledPair, is_spark, rules_of
+from redcal_spark.settings import called_from_python, setting
+
+log = logging.getLogger(__name__)
+
+ALGORITHMS: dict[str, Callable[[Engine, Trajectory], Status]] = {
+    "redcal": redcal,
+    "decision_calibration": decision_calibration,
+    "reconcile": reconcile,
+    "dc_then_redcal": dc_then_redcal,
+}
+
+
+class Reconciler:
+    """Reconciles two models on labelled rows.
+
+    Args:
+        losses: {name: costs}, costs an action x class matrix, or {name: {"costs", "actions"}}. A
+            data frame of costs names the actions by its index and the classes by its columns.
+        algorithm: redcal, decision_calibration, reconcile or dc_then_redcal.
+        alpha: the margin above which a disagreement counts, the loss rescaled to [0, 1].
+        eta: the share of rows from which on a disagreement event is patched.
+        beta: the calibration tolerance; "auto" is about the sampling noise of these rows.
+        delta: the probability, at most, that a statement of a certificate about new rows is false.
+        adaptive_beta: loosen beta with the gain of each round.
+        grid_bits: the patch grid 2^-bits; None: by theory.
+        max_rounds: stop after this many rounds, as capped.
+        max_steps: stop after this many patches, as capped.
+        model_1: the first model's scores: an array column, one column P(class 1), or a list.
+        model_2: the second model's scores, in any of the same forms.
+        label: the column of labels: a class index, 0/1, a class name or an array.
+        id: the column that identifies a row.
+        classes: the names of the classes, in order.
+        on_bad_rows: "error", or "skip" to leave out rows that cannot be used.
+        threads: threads of the local engine; None: all cores.
+        engine: "auto" computes where the data is: Spark DataFrames on Spark, all else in memory.
+        scratch: a path or catalog schema that every Spark worker sees.
+        driver_budget: bytes of active rows up to which Spark's driver takes over; 0: never.
+
+    ```python
+    pair = Reconciler(losses={"t": [[0, 5], [1, 0]]}, alpha=0.01, eta=0.05).fit(p1, p2, y)
+    pair.status, len(pair.log)
+    ```
+    """
+
+    def __init__(
+        self,
+        *,
+        losses: Any = None,
+        algorithm: str = "redcal",
+        alpha: float | None = None,
+        eta: float | None = None,
+        beta: float | Literal["auto"] = "auto",
+        adaptive_beta: bool = False,
+        grid_bits: int | None = None,
+        max_rounds: int = 10_000,
+        max_steps: int = 1_000_000,
+        delta: float = 0.05,
+        model_1: str | Sequence[str] = "model_1",
+        model_2: str | Sequence[str] = "model_2",
+        label: str = "label",
+        id: str | None = None,
+        classes: Sequence[str] | None = None,
+        on_bad_rows: Literal["error", "skip"] = "error",
+        threads: int | None = None,
+        engine: Literal["auto", "local", "spark"] = "auto",
+        scratch: str | None = None,
+        driver_budget: int = 256 * 2**20,
+    ):
+        self.parameters = Parameters(
+            algorithm=algorithm,  # type: ignore[arg-type]
+            alpha=alpha,
+            eta=eta,
+            beta=beta,
+            adaptive_beta=adaptive_beta,
+            grid_bits=grid_bits,
+            max_rounds=max_rounds,
+            max_steps=max_steps,
+        )
+        if isinstance(delta, bool) or not 0 < delta < 1:
+            raise UsageError(f"delta: must be in (0, 1), got {delta!r}")
+        self.delta = exact(delta)
+        self.losses = LossFamily.of(losses)
+        if self.parameters.needs_losses and not len(self.losses):
+            raise UsageError(f"losses: {algorithm} needs at least one")
+        names = self.losses.classes if classes is None else tuple(map(str, classes))
+        self.columns = Columns(_source(model_1), _source(model_2), label, id, names)
+        if on_bad_rows not in ("error", "skip"):
+            raise UsageError(f"on_bad_rows: must be 'error' or 'skip', got {on_bad_rows!r}")
+        d = self.losses.n_classes
+        if names is not None and d is not None and len(names) != d:
+            raise UsageError(f"classes: {len(names)} names, but the losses have {d} classes")
+        if self.losses.classes not in (None, names):
+            raise UsageError(
+                f"classes: are {', '.join(names or ())}, and the columns of the costs are "
+                f"{', '.join(self.losses.classes or ())}; give both in the same order"
+            )
+        if threads is not None and threads < 1:
+            raise UsageError(f"threads: must be 1 or more, got {threads}")
+        if engine not in ("auto", "local", "spark"):
+            raise UsageError(f"engine: must be 'auto', 'local' or 'spark', got {engine!r}")
+        self.on_bad_rows = on_bad_rows
+        self.threads = threads
+        self.engine = engine
+        self.scratch = scratch
+        self.driver_budget = driver_budget
+
+    @property
+    def n_classes(self) -> int | None:
+        """What losses and class names say, before any data."""
+        if self.losses.n_classes is not None:
+            return self.losses.n_classes
+        return None if self.columns.classes is None else len(self.columns.classes)
+
+    @called_from_python
+    def fit(self, data: Any, model_2: Any = None, labels: Any = None) -> ReconciledPair:
+        """Fit on a table (pandas, polars, Arrow, Spark), or on arrays: fit(scores_1, scores_2, y).
+
+        Rows without a label are not fitted: null, None, and in pandas and numpy NaN.
+        """
+        if is_spark(data) and self.engine != "local":
+            return self._fit_frame(data)
+        if is_spark(data):
+            from redcal_spark.backends.spark.frames import table_of
+
+            data = table_of(data, self.columns.names(label=True))
+        if model_2 is not None:
+            if labels is None:
+                raise UsageError("fit: labels are missing: fit(scores_1, scores_2, labels)")
+            table = from_numpy(self.columns, data, model_2, labels)
+        else:
+            table = to_arrow(data, self.columns.names(label=True))
+        if self.engine == "spark":
+            from redcal_spark.backends.spark.session import get_session
+
+            return self._fit_frame(get_session().createDataFrame(table))
+        gathered, layout = self.gather(batches(table), table.schema, "the data")
+        self._warn(gathered)
+        pair = self.fit_gathered(gathered, layout)
+        spread = partial(ordered, threads=self.threads)
+        fit = gathered.fit
+        points = history(fit.totals, fit.scans, pair.rules, pair.log, spread)
+        return self._certified(pair, points)
+
+    def _fit_frame(self, frame: Any) -> ReconciledPair:
+        from redcal_spark.backends.spark.errors import workers_in_words
+        from redcal_spark.backends.spark.frames import layout_of, scan_frame
+        from redcal_spark.backends.spark.scratch import Scratch
+
+        why = "the data is a Spark DataFrame" if self.engine == "auto" else "it was asked for"
+        log.info("engine spark: %s", why)
+        layout = layout_of(frame, self.columns, self.n_classes)
+        scratch = Scratch(frame.sparkSession, self.scratch)
+        try:
+            with workers_in_words():
+                scan = scan_frame(
+                    frame, self.scanner(layout), scratch, self.driver_budget, self.threads
+                )
+            self.check_gathered(scan.gathered, "the data")
+            self._warn(scan.gathered)
+            engine = scan.engine(self.fitting_rules(layout))
+            pair = self.fit_gathered(scan.gathered, layout, engine=engine)
+            return self._certified(pair, scan.histories(pair.rules, pair.log)["fit"])
+        finally:
+            scratch.close()
+
+    def _certified(self, pair: ReconciledPair, points: Sequence[Point]) -> ReconciledPair:
+        return replace(pair, certificate=certify(pair, points, delta=self.delta))
+
+    def doubts(self, gathered: Gathered) -> list[str]:
+        """What to say before a fit that is perhaps not meant."""
+        return doubts(self.parameters, gathered.fit.totals, self.columns.classes)
+
+    def _warn(self, gathered: Gathered) -> None:
+        for told in self.doubts(gathered):
+            warn(told, FitWarning)
+
+    def gather(
+        self,
+        found: Iterable[pa.RecordBatch],
+        schema: pa.Schema,
+        where: str,
+        split: Split | None = None,
+        progress: Callable[[int], Any] | None = None,
+    ) -> tuple[Gathered, Layout]:
+        """The one scan of the data: validate every row, count events, keep the active rows."""
+        return self.gather_pieces(each_alone(found), schema, where, split, progress)
+
+    def gather_pieces(
+        self,
+        pieces: Iterable[Piece],
+        schema: pa.Schema,
+        where: str,
+        split: Split | None = None,
+        progress: Callable[[int], Any] | None = None,
+    ) -> tuple[Gathered, Layout]:
+        """The same for a table that threads can read at several places at once."""
+        first, pieces = _peeked(pieces)
+        layout = plan(schema, self.columns, where, self.n_classes, first)
+        if first is None:
+            raise InputError(f"{where} has no rows")
+        spread = partial(ordered, threads=self.threads)
+        gathered = gather(pieces, self.scanner(layout, split), spread, progress)
+        self.check_gathered(gathered, where)
+        return gathered, layout
+
+    def scanner(self, layout: Layout, split: Split | None = None) -> Scanner:
+        """What looks at every row once; Decision Calibration keeps them all."""
+        everywhere = self.parameters.algorithm in ("decision_calibration", "dc_then_redcal")
+        return Scanner(layout, self.rules(layout.binary), everywhere, split)
+
+    def fitting_rules(self, layout: Layout) -> Rules:
+        """What fitting needs: for Reconcile no losses."""
+        rules = self.rules(layout.binary)
+        return rules.of_scores() if self.parameters.algorithm == "reconcile" else rules
+
+    def rules(self, binary: bool) -> Rules:
+        return rules_of(self.parameters, self.losses, binary)
+
+    def check_gathered(self, gathered: Gathered, where: str) -> None:
+        """Refuse data that cannot be fitted; tell what is odd."""
+        if not gathered.rows:
+            raise InputError(f"{where} has no rows")
+        if self.on_bad_rows == "error":
+            skip = setting("on_bad_rows", "skip")
+            advice = f"\n  ({skip} passes such rows through untouched)"
+            gathered.problems.raise_if_any(where, advice)
+        if not gathered.fit.rows:
+            raise InputError(
+                f"{where} has no rows to fit on: of {gathered.rows:,} rows "
+                f"{gathered.unlabelled:,} have no label and {gathered.bad:,} cannot be used"
+                + (
+                    f"; the split leaves {gathered.judge.rows:,} to judge by and "
+                    f"{gathered.unused:,} to neither"
+                    if gathered.judge.rows or gathered.unused
+                    else ""
+                )
+            )
+        if gathered.rows >= MAX_ROWS:
+            raise InputError(f"{where} has {gathered.rows:,} rows; exact sums need fewer than 2^37")
+        if gathered.off_sum:
+            warn(
+                f"{where}: on {gathered.off_sum:,} of {gathered.rows:,} rows the scores of a model "
+                "do not sum to 1 (by more than 0.001); they are used as they are",
+                ScoreWarning,
+            )
+
+    def fit_gathered(
+        self,
+        gathered: Gathered,
+        layout: Layout,
+        log: Sequence[Patch] = (),
+        on_patch: Callable[[Patch, int], Any] | None = None,
+        on_round: Callable[[Patch, Totals | None], Any] | None = None,
+        engine: Engine | None = None,
+        zero_calibrations: int = 0,
+    ) -> ReconciledPair:
+        """Run the algorithm on what the scan kept, from the start or from a log.
+
+        engine: where the rows are; by default in memory. Rounds that are watched from the start
+        leave nothing to ask of the scanned rows: they are patched where they are, and let go.
+        zero_calibrations: how many had ended on a patch of zero when the log's last one was found.
+        on_patch sees every patch, with that number; on_round the first patch of a round that ended,
+        and the totals of the fitting rows then (none for Reconcile, which looks at scores alone).
+        """
+        resolved = self.parameters.resolve(gathered.fit.rows, layout.n_classes)
+        if engine is None:
+            scores_only = self.parameters.algorithm == "reconcile"
+            watched = on_round is not None and not scores_only and not log
+            own = watched and self.parameters.algorithm == "redcal"
+            engine = LocalEngine(
+                gathered.fit.scans,
+                gathered.fit.rows,
+                self.fitting_rules(layout),
+                self.threads,
+                gathered.fit.totals if watched else None,
+                own,
+            )
+            if own:
+                gathered.fit.scans = []
+        round_ended = None if on_round is None else lambda first: on_round(first, engine.totals)
+        run = Trajectory(
+            self.parameters,
+            resolved,
+            self.losses,
+            log,
+            on_patch,
+            round_ended,
+            zero_calibrations,
+        )
+        try:
+            status = ALGORITHMS[self.parameters.algorithm](engine, run)
+        finally:
+            engine.close()
+        return ReconciledPair(
+            parameters=self.parameters,
+            resolved=resolved,
+            losses=self.losses,
+            columns=self.columns,
+            binary=layout.binary,
+            n_classes=layout.n_classes,
+            rows=gathered.fit.rows,
+            status=status,
+            log=run.log,
+            zero_calibrations=run.zero_calibrations,
+        )
+
+
+def _peeked(pieces: Iterable[Piece]) -> tuple[pa.RecordBatch | None, Iterable[Piece]]:
+    """The first batch that has rows, and the pieces with it still in its place."""
+    stream = iter(pieces)
+    for piece in stream:
+        rows = iter(piece)
+        for item in rows:
+            if item[1].num_rows:
+                return item[1], chain([chain([item], rows)], stream)
+    return None, ()
+
+
+def _source(columns: str | Sequence[str]) -> str | tuple[str, ...]:
+    return columns if isinstance(columns, str) else tuple(columns)

@@ -1,0 +1,1 @@
+"""What a scheduled job needs: fingerprint, ledger, claims, resume, evaluate."""

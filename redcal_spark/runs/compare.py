@@ -1,0 +1,179 @@
+"""The four procedures on the same rows: the paper's experiment as a command."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from copy import copy
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+from redcal_spark.backends.backend import Scanned
+from redcal_spark.config.schema import Config
+from redcal_spark.core.history import Point
+from redcal_spark.core.metrics import Metrics
+from redcal_spark.errors import UsageError
+from redcal_spark.model.pair import ReconciledPair
+from redcal_spark.model.reconciler import Reconciler
+from redcal_spark.runs.job import Job
+from redcal_spark.runs.outcome import Listener
+from redcal_spark.runs.tables import measurements
+
+SPLITS = {"fit": "fitted", "judge": "judged"}
+# In the paper's order; the names are those of the paper's figures.
+PROCEDURES = {
+    "reconcile": "Reconcile",
+    "decision_calibration": "Decision Calibration",
+    "redcal": "ReDCal",
+    "dc_then_redcal": "Decision Calibration, then ReDCal",
+}
+RECONCILE_ALPHA = 0.05
+
+
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """One procedure: what it found, in how many seconds of fitting, and how the rows fared.
+
+    histories: per split, the totals before the first patch and after each that was measured.
+    """
+
+    pair: ReconciledPair
+    seconds: float
+    histories: dict[str, list[Point]]
+
+    @property
+    def algorithm(self) -> str:
+        return self.pair.parameters.algorithm
+
+    @property
+    def name(self) -> str:
+        return PROCEDURES[self.algorithm]
+
+    def metrics(self, split: str) -> list[Metrics]:
+        """Of every point in turn."""
+        return [Metrics(point.totals, self.pair.losses) for point in self.histories[split]]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data; a point's rows are those of the history table, and Brier sums text."""
+        parameters, resolved = self.pair.parameters, self.pair.resolved
+        return {
+            "algorithm": self.algorithm,
+            "alpha": parameters.alpha,
+            "eta": parameters.eta,
+            "beta": None if resolved.beta is None else float(resolved.beta),
+            "status": self.pair.status,
+            "patches": len(self.pair.log),
+            "rounds": self.pair.log.rounds,
+            "seconds": round(self.seconds, 3),
+            "history": {split: list(self._rows(split)) for split in self.histories},
+        }
+
+    def _rows(self, split: str) -> Iterator[dict[str, Any]]:
+        for point in self.histories[split]:
+            place = {"step": point.steps, "round": point.rounds}
+            for found in measurements(Metrics(point.totals, self.pair.losses)):
+                yield place | {k: str(v) if isinstance(v, Decimal) else v for k, v in found.items()}
+
+
+def compare_job(job: Job, reconcile_alpha: float = RECONCILE_ALPHA) -> list[Compared]:
+    """The four procedures on a configuration's input; no table is written."""
+    check(job.config)
+    job.check_input()
+    given = job.reconciler
+
+    def scan(reconciler: Reconciler) -> Scanned:
+        job.reconciler = reconciler
+        try:
+            return job.scan()
+        finally:
+            job.reconciler = given
+
+    return compare(given, scan, reconcile_alpha, job.listener)
+
+
+def check(config: Config) -> None:
+    """Refuse a configuration that does not say what all four procedures need."""
+    given, problems = config.reconcile, []
+    if given.algorithm == "reconcile":
+        problems.append(
+            "reconcile.alpha: is of probability with algorithm reconcile, and ReDCal's is of loss; "
+            "say --set reconcile.algorithm=redcal --set reconcile.alpha=... for ReDCal, and "
+            f"--reconcile-alpha {given.alpha:g} for Reconcile"
+        )
+    if not config.losses:
+        problems.append("losses: none are there, and all procedures but Reconcile need some")
+    problems += [
+        f"reconcile.{name}: is not set, and ReDCal needs it; say --set reconcile.{name}=..."
+        for name in ("alpha", "eta")
+        if getattr(given, name) is None
+    ]
+    if problems:
+        raise UsageError("\n  ".join(["the four procedures cannot be compared:", *problems]))
+
+
+def compare(
+    given: Reconciler,
+    scan: Callable[[Reconciler], Scanned],
+    reconcile_alpha: float = RECONCILE_ALPHA,
+    listener: Listener | None = None,
+) -> list[Compared]:
+    """All four, in the paper's order, with the parameters of one; Reconcile has its own alpha.
+
+    The first scan keeps all rows, for Decision Calibration. Where they are held in memory the
+    others' rows are taken from it, else the input is scanned for each: ReDCal timed on rows that
+    its own scan would have dropped would look slower than it is.
+    """
+    listener = listener or Listener()
+    variants = {algorithm: _variant(given, algorithm, reconcile_alpha) for algorithm in PROCEDURES}
+    found: dict[str, Compared] = {}
+    everything = scan(variants["dc_then_redcal"])
+    try:
+        for algorithm in ("decision_calibration", "dc_then_redcal"):
+            found[algorithm] = _fitted(variants[algorithm], everything, listener)
+        for algorithm in ("redcal", "reconcile"):
+            own = everything.again(variants[algorithm]) or scan(variants[algorithm])
+            try:
+                found[algorithm] = _fitted(variants[algorithm], own, listener)
+            finally:
+                own.close()
+    finally:
+        everything.close()
+    return [found[algorithm] for algorithm in PROCEDURES]
+
+
+def _variant(given: Reconciler, algorithm: str, reconcile_alpha: float) -> Reconciler:
+    parameters = replace(given.parameters, algorithm=algorithm)  # type: ignore[arg-type]
+    if algorithm == "reconcile":
+        parameters = replace(parameters, alpha=reconcile_alpha)
+    variant = copy(given)
+    variant.parameters = parameters
+    return variant
+
+
+def _fitted(reconciler: Reconciler, scanned: Scanned, listener: Listener) -> Compared:
+    name = PROCEDURES[reconciler.parameters.algorithm]
+    listener.phase(f"fitting: {name}")
+    try:
+        start = time.perf_counter()
+        engine = scanned.engine()
+        pair = reconciler.fit_gathered(scanned.gathered, scanned.layout, engine=engine)
+        seconds = time.perf_counter() - start
+    finally:
+        listener.done()
+    listener.phase(f"judging: {name}")
+    try:
+        return Compared(pair, seconds, scanned.histories(pair, None))
+    finally:
+        listener.done()
+
+
+def mean_brier(metrics: Metrics) -> Fraction:
+    """Of both models."""
+    return (metrics.brier(1) + metrics.brier(2)) / 2
+
+
+def mean_gap(metrics: Metrics, loss: int) -> Fraction:
+    """What both models' decisions cost above those that know the label, on average."""
+    return (metrics.loss_gap(loss, 1) + metrics.loss_gap(loss, 2)) / 2

@@ -1,0 +1,1 @@
+"""`redcal evaluate`: everything that a run wrote, recomputed and compared."""

@@ -1,0 +1,209 @@
+"""The rows that a run wrote against those that it must have written, as multisets."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from redcal_spark import __version__
+from redcal_spark.backends.store import Table
+from redcal_spark.backends.target import RUN_ID, target_of
+from redcal_spark.backends.views import Made
+from redcal_spark.core.differences import Difference, differences
+from redcal_spark.core.multiset import FetchTask, Keyed, SumTask, gap, unpacked
+from redcal_spark.core.roles import Roles
+from redcal_spark.errors import InputError, RedcalError, RunError
+from redcal_spark.model.pair import ReconciledPair
+from redcal_spark.runs.evaluation.findings import Checked
+from redcal_spark.runs.evaluation.redone import Source, columns_of, plain
+from redcal_spark.runs.job import Job
+from redcal_spark.runs.ledger import RunRow
+
+FROM_INPUT = "the log replayed on {}; rows compared as multisets by {}"
+FROM_ROWS = "the log replayed on the written rows' own input columns"
+
+
+class Written:
+    """The rows of a run, in the version that is checked.
+
+    newest: that is the newest one. loose: rows that no run of the ledger wrote are among them.
+    """
+
+    def __init__(self, job: Job, row: RunRow, table: Table, newest: bool):
+        self._job, self._row, self.newest = job, row, newest
+        self.everything = table
+        self.append = job.config.output.mode == "append"
+
+    @property
+    def rows(self) -> Table:
+        if not self.append:
+            return self.everything
+        return self._job.store.of_run(self.everything, self._row.run_id)
+
+    @property
+    def version(self) -> int:
+        return int(self.everything.identity()["version"])
+
+
+def written_by(job: Job, row: RunRow, last: str | None) -> Written | str:
+    """The rows as readers find them; of a run that others followed, in its own version.
+
+    last: the run that wrote the newest version, if one of ours did. A text: why there are none.
+    """
+    name = job.tables.table
+    if not job.store.exists(name):
+        return f"there is no table {name}"
+    known = {other.run_id for other in job.ledger.rows()}
+    newest = job.config.output.mode == "append" or last == row.run_id or last not in known
+    version = None if newest else (plain(row.outputs) or {}).get(name)
+    try:
+        return Written(job, row, job.store.open(name, version), newest)
+    except (InputError, RunError) as err:
+        return str(err)
+
+
+def input_left(job: Job, row: RunRow, written: Written, why: str) -> Source:
+    """What the rows that were written still have of the input, which the job reads from now on."""
+    rows = written.rows
+    job.read_instead(rows, columns_of(job, row))
+    made = job.reconciler
+    new = target_of(job.config).names(made.columns, made.losses).all(job.skip)
+    new += [RUN_ID] if written.append else []
+    left = job.work.only(rows, [name for name in rows.schema.names if name not in new])
+    job.read_instead(left, made.columns)
+    return Source(left, None, why)
+
+
+def of_input(job: Job, written: Written, source: Source) -> Table:
+    """The rows of the run: of a merged table, those that its input has."""
+    if job.config.output.mode != "merge" or source.why is not None:
+        return written.rows
+    assert job.config.input.id is not None
+    return job.work.with_ids(written.rows, source.table, job.config.input.id, True)
+
+
+def check_rows(
+    job: Job, row: RunRow, written: Written, source: Source, pair: ReconciledPair, roles: Roles
+) -> Checked:
+    """All columns of all rows."""
+    id = job.config.input.id
+    by = "whole rows" if id is None else repr(id)
+    how = FROM_INPUT.format(source.table.name, by) if source.why is None else FROM_ROWS
+    name = job.tables.table
+    checked = Checked("rows", row.run_id, name, f"{how}; version {written.version}")
+    made = (pair, target_of(job.config), roles)
+    if source.why is not None:
+        told = "its input columns, and that all rows of the input are there and no others"
+        checked.unchecked.append(f"{name}, {told}: {source.why}")
+    try:
+        rows = of_input(job, written, source)
+        columns = _columns(job, source.table, rows, made)
+        if row.package_version != __version__:  # it may not have known all columns of today
+            new = [x for x in columns if x not in rows.schema.names]
+            columns = [x for x in columns if x not in new]
+            since = f"release {row.package_version} wrote none"
+            checked.unchecked += [f"{name}, column {x!r}: {since}" for x in new]
+        found, checked.more = _compared(job, source.table, made, rows, columns, id)
+        if found and written.append:
+            found = _named_runs(job, row, written, source.table, made, columns, id) or found
+        checked.findings += found
+        if source.why is None and made[1].mode == "merge":
+            _check_others(job, row, written, source.table, checked)
+    except (RedcalError, pa.ArrowException) as err:  # also types that nothing can hash
+        checked.unchecked.append(f"{name}: {err}")
+    return checked
+
+
+def _columns(job: Job, table: Table, rows: Table, made: Made) -> list[str]:
+    names = job.work.schema_made(table, made).names
+    if made[1].mode == "merge":  # others may have columns that this run left alone
+        return list(names)
+    others = [name for name in rows.schema.names if name not in names]
+    if made[1].mode == "append":
+        others.remove(RUN_ID)
+    return [*names, *others]
+
+
+def _compared(
+    job: Job, source: Table, made: Made | None, rows: Table, columns: list[str], id: str | None
+) -> tuple[list[Difference], bool]:
+    """The first differences; and whether there are others elsewhere."""
+    keyed = Keyed(tuple(columns), id)
+    sides = ((source, made), (rows, None))
+    more = False
+    while True:
+        sums = [
+            unpacked(keyed, job.work.compared(table, SumTask(keyed), how)) for table, how in sides
+        ]
+        found = gap(keyed, *sums)
+        if found is None:
+            return [], more
+        more = more or found.more
+        if not found.too_wide:
+            break
+        keyed = found.keyed
+    must, there = (
+        _table(job.work.compared(table, FetchTask(keyed, found.buckets), how), columns)
+        for table, how in sides
+    )
+    return differences(must, there, columns, [] if id is None else [id]), more
+
+
+def _table(batches: list[pa.RecordBatch], columns: list[str]) -> pa.Table:
+    if not batches:
+        return pa.table({name: pa.nulls(0) for name in columns})
+    return pa.Table.from_batches(batches)
+
+
+def _named_runs(
+    job: Job,
+    row: RunRow,
+    written: Written,
+    source: Table,
+    made: Made,
+    columns: list[str],
+    id: str | None,
+) -> list[Difference]:
+    """The same differences, with rows that now name a run that the ledger does not know."""
+    keyed = Keyed(tuple(columns), id)
+    everything = written.everything
+    sums = [
+        unpacked(keyed, job.work.compared(table, SumTask(keyed), how))
+        for table, how in ((source, made), (written.rows, None))
+    ]
+    found = gap(keyed, *sums)
+    if found is None or found.too_wide:
+        return []
+    task = FetchTask(keyed, found.buckets)
+    must = _table(job.work.compared(source, task, made), columns)
+    there = _table(job.work.compared(everything, task, None), [*columns, RUN_ID])
+    known = [one.run_id for one in job.ledger.rows() if one.run_id != row.run_id]
+    ours = pc.invert(pc.is_in(there[RUN_ID].cast(pa.string()), pa.array(known, pa.string())))
+    there = there.filter(ours)
+    must = must.append_column(RUN_ID, pa.array([row.run_id] * must.num_rows, pa.string()))
+    keys = [] if id is None else [id]
+    return differences(must, there, [*columns, RUN_ID], keys)
+
+
+def _check_others(job: Job, row: RunRow, written: Written, source: Table, checked: Checked) -> None:
+    """Rows that a merge had no business with are as they were before it."""
+    id, name = job.config.input.id, job.tables.table
+    assert id is not None
+    rows = job.work.with_ids(written.everything, source, id, False)
+    first = int((plain(row.outputs) or {}).get(name, 0))
+    if first > 0:
+        try:
+            before = job.store.open(name, first - 1)
+            old = job.work.with_ids(before, source, id, False)
+            columns = list(dict.fromkeys([*before.schema.names, *rows.schema.names]))
+            found, more = _compared(job, old, None, rows, columns, id)
+        except (InputError, RunError) as err:
+            told = f"{name}, rows whose {id} the input has not, left by earlier runs: {err}"
+            if job.work.first(rows, [id]) is not None:
+                checked.unchecked.append(told)
+            return
+    else:
+        nothing = job.work.with_ids(source, source, id, False)
+        found, more = _compared(job, nothing, None, rows, rows.schema.names, id)
+    checked.findings += found
+    checked.more = checked.more or more

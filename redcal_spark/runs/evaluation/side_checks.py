@@ -1,0 +1,99 @@
+"""Patches, history and metrics of a run against what they must be, cell by cell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from redcal_spark.backends.target import RUN_ID
+from redcal_spark.core.differences import Difference, differences
+from redcal_spark.model.pair import ReconciledPair
+from redcal_spark.runs.accounts import counts_told, metrics_run
+from redcal_spark.runs.evaluation.findings import Checked
+from redcal_spark.runs.evaluation.redone import Redone, plain
+from redcal_spark.runs.job import Job
+from redcal_spark.runs.ledger import RunRow
+from redcal_spark.runs.metrics_table import METRICS, metrics_table
+from redcal_spark.runs.tables import HISTORY, PATCHES, history_table, patches_table
+
+KEYS = {
+    "patches": ("step",),
+    "history": ("split", "step", "model", "loss"),
+    "metrics": ("kind", "name", "number", "split", "stage", "model", "loss"),
+}
+RECOMPUTED = "the fit made again from the input"
+TAKEN_AGAIN = (
+    "counts and measures: the fit made again from the input; times, passes and counters, which "
+    "nobody can measure again: the ledger's copy of them"
+)
+
+
+def check_patches(job: Job, row: RunRow, redone: Redone) -> Checked:
+    """The log as it was found, also what a guard left out."""
+    expected = patches_table(row.run_id, redone.whole.log)
+    return _compared(job, row, "patches", expected, PATCHES, RECOMPUTED)
+
+
+def check_history(job: Job, row: RunRow, redone: Redone) -> Checked:
+    expected = history_table(row.run_id, redone.pair.losses, redone.histories)
+    return _compared(job, row, "history", expected, HISTORY, RECOMPUTED)
+
+
+def check_metrics(
+    job: Job, row: RunRow, pair: ReconciledPair | None, counts: dict[str, int], histories: Any
+) -> Checked:
+    """histories: none for a run that only applied a model."""
+    table = job.tables.metrics
+    taken = plain(row.measured)
+    try:
+        assert pair is not None
+        told, run = counts_told(counts, pair), metrics_run(row, pair)
+        expected = metrics_table(run, told, taken, histories, pair.losses)
+    except (AssertionError, LookupError, TypeError, ValueError, pa.ArrowException):
+        why = "its model is not known" if pair is None else "column 'measured' of its ledger's row"
+        return Checked("metrics", row.run_id, table, unchecked=[f"{table}: {why}"])
+    return _compared(job, row, "metrics", expected, METRICS, TAKEN_AGAIN)
+
+
+def _compared(
+    job: Job, row: RunRow, what: str, expected: pa.Table, schema: pa.Schema, how: str
+) -> Checked:
+    name: str = getattr(job.tables, what)
+    found = job.store.read(name)
+    checked = Checked(what, row.run_id, name, how)
+    if found is None:
+        checked.findings.append(Difference("missing", {"table": name}))
+        return checked
+    if RUN_ID not in found.column_names:
+        checked.findings.append(Difference("missing", {"column": RUN_ID}))
+        return checked
+    columns = list(dict.fromkeys([*schema.names, *found.column_names]))
+    ours = found.filter(pc.equal(found[RUN_ID], row.run_id))
+    told = differences(expected, ours, columns, KEYS[what])
+    if any(one.problem == "missing" for one in told):
+        told = _with_strays(job, found, ours, expected, columns, KEYS[what]) or told
+    checked.findings += told
+    return checked
+
+
+def _with_strays(
+    job: Job,
+    found: pa.Table,
+    ours: pa.Table,
+    expected: pa.Table,
+    columns: Sequence[str],
+    keys: Sequence[str],
+) -> list[Difference]:
+    """Looks for missing rows among those of runs that the ledger does not know."""
+    known = pa.array([row.run_id for row in job.ledger.rows()], pa.string())
+    strays = found.filter(pc.invert(pc.is_in(found[RUN_ID].cast(pa.string()), known)))
+    told = differences(expected, pa.concat_tables([ours, strays]), columns, keys)
+    return [one for one in told if one.problem != "extra" or one.row in _rows(ours, one.row)]
+
+
+def _rows(table: pa.Table, named: dict[str, Any]) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = table.select(list(named)).to_pylist()
+    return rows

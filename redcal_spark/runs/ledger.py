@@ -1,0 +1,256 @@
+"""The ledger: one row a run. A row with output versions vouches for whole tables."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from redcal_spark import __version__
+from redcal_spark.backends.store import Commit, Store
+from redcal_spark.config.redaction import Redaction
+from redcal_spark.errors import RunError
+from redcal_spark.model.pair import SCHEMA_VERSION
+
+RUNS_SCHEMA_VERSION = 4
+FINISHED = ("converged", "capped", "stalled", "cut")
+UNFINISHED = ("running", "failed")
+
+TIME = pa.timestamp("us", "UTC")
+SCHEMA = pa.schema(
+    [
+        ("run_id", pa.string()),
+        ("fingerprint", pa.string()),
+        ("config_digest", pa.string()),
+        ("command", pa.string()),
+        ("status", pa.string()),  # running, failed, or how the algorithm ended
+        ("started_at", TIME),
+        ("finished_at", TIME),
+        ("holder", pa.string()),  # the machine and process that work on it, or did last
+        ("heartbeat", TIME),  # when they were last heard of
+        ("claim", pa.string()),  # their token: who has another one may not change the row
+        ("previous_claim", pa.string()),
+        ("rows", pa.int64()),
+        ("fit_rows", pa.int64()),
+        ("judge_rows", pa.int64()),
+        ("unlabelled_rows", pa.int64()),
+        ("bad_rows", pa.int64()),
+        ("patches", pa.int64()),
+        ("rounds", pa.int64()),
+        ("progress", pa.string()),  # JSON: what a resumed run must know beside its patches
+        ("beta", pa.float64()),
+        ("config", pa.string()),  # JSON, as written: variables are not resolved
+        ("inputs", pa.string()),  # JSON: Delta versions, or files
+        ("model", pa.string()),  # JSON: the model but for its log, which is in `patches`
+        ("outputs", pa.string()),  # JSON: table -> version; null until all of them are written
+        ("metrics", pa.string()),  # JSON: before and after, both splits
+        ("certificate", pa.string()),  # JSON: every guarantee, its bound and what was measured
+        ("audits", pa.string()),  # JSON: per split, the audit before and after
+        ("counters", pa.string()),  # JSON: what it took, in numbers of things
+        ("timings", pa.string()),  # JSON: seconds per phase
+        ("error", pa.string()),
+        ("package_version", pa.string()),
+        ("exports", pa.string()),  # JSON: files made of this run -> what they held, as a digest
+        ("pruned_at", TIME),  # its patches, history and metrics were removed
+        ("measured", pa.string()),  # JSON: what `metrics` says and nobody can measure again
+        ("digests", pa.string()),  # JSON: of every other column of this row, as it was written
+    ]
+)
+
+# Columns that ledgers of 0.1 have not got: null there.
+ADDED = ("measured", "digests")
+
+# Texts that may hold what `${NAME}` in the configuration stands for; `config` is as written.
+JSON_TEXTS = ("inputs", "model", "outputs", "metrics", "certificate", "audits", "exports")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRow:
+    """A row of the ledger."""
+
+    run_id: str
+    fingerprint: str
+    config_digest: str
+    command: str
+    status: str = "running"
+    started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    finished_at: datetime | None = None
+    holder: str | None = None
+    heartbeat: datetime | None = None
+    claim: str | None = None
+    previous_claim: str | None = None
+    rows: int | None = None
+    fit_rows: int | None = None
+    judge_rows: int | None = None
+    unlabelled_rows: int | None = None
+    bad_rows: int | None = None
+    patches: int | None = None
+    rounds: int | None = None
+    progress: str | None = None
+    beta: float | None = None
+    config: str = "{}"
+    inputs: str = "{}"
+    model: str | None = None
+    outputs: str | None = None
+    metrics: str | None = None
+    certificate: str | None = None
+    audits: str | None = None
+    counters: str | None = None
+    timings: str | None = None
+    error: str | None = None
+    package_version: str = __version__
+    exports: str | None = None
+    pruned_at: datetime | None = None
+    measured: str | None = None
+    digests: str | None = None
+
+    @property
+    def commit(self) -> Commit:
+        return Commit(self.run_id, self.fingerprint)
+
+    @property
+    def last_heard(self) -> str:
+        if self.heartbeat is None:
+            return "never heard of"
+        return f"last heard of at {self.heartbeat:%Y-%m-%d %H:%M:%S} UTC"
+
+    @property
+    def finished(self) -> bool:
+        return self.status in FINISHED and self.outputs is not None and self.pruned_at is None
+
+    def to_table(self) -> pa.Table:
+        return pa.Table.from_pylist(
+            [{f.name: getattr(self, f.name) for f in fields(self)}], schema=SCHEMA
+        )
+
+    @classmethod
+    def new(cls, **given: Any) -> RunRow:
+        """A run that starts now. Ids sort by time, to the second."""
+        now = datetime.now(UTC)
+        return cls(run_id=f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(3)}", started_at=now, **given)
+
+    def ended(self, status: str, **changes: Any) -> RunRow:
+        """The run, over; not before it started, though the clock may have been set back."""
+        now = max(datetime.now(UTC), self.started_at)
+        return replace(self, status=status, finished_at=now, **changes)
+
+
+class Ledger:
+    """The runs table of a configuration. What that hides is not in the table, but in its rows."""
+
+    def __init__(self, store: Store, table: str, hidden: Redaction | None = None):
+        self._store = store
+        self._hidden = hidden or Redaction()
+        self.table = table
+
+    @property
+    def exists(self) -> bool:
+        return self._store.exists(self.table)
+
+    def insert(self, row: RunRow) -> bool:
+        """Add a run, unless one with this fingerprint is running. Whether it was added.
+
+        A MERGE, not an append: of two appends from one version both would succeed.
+        """
+        same = {"fingerprint": "fingerprint", "status": "status"}
+        self._store.merge(self.table, self._stored(row), same, row.commit, update=False)
+        return bool(self.rows(run_id=row.run_id))
+
+    def replace(self, row: RunRow) -> bool:
+        """Bring a run's row up to date, if its claim is still the one we know. Whether it was."""
+        same = {"run_id": "run_id", "claim": "previous_claim"}
+        self._store.merge(self.table, self._stored(row), same, row.commit, insert=False)
+        return [found.claim for found in self.rows(run_id=row.run_id)] == [row.claim]
+
+    def withdraw(self, row: RunRow) -> None:
+        """Remove a run that need not be made."""
+        self._store.delete(self.table, "run_id", [row.run_id], row.commit)
+
+    def forget(self, row: RunRow) -> None:
+        """Remove a ledger that this run made, if it holds nothing else."""
+        if [found.run_id for found in self.rows()] == [row.run_id]:
+            self._store.drop(self.table)
+
+    def rows(self, **equal: str) -> list[RunRow]:
+        """Runs, oldest first."""
+        found = self._store.read(self.table, equal)
+        names = [f.name for f in fields(RunRow)]
+        there = [] if found is None else [name for name in names if name in found.column_names]
+        missing = [] if found is None else sorted({*names} - {*there} - {*ADDED})
+        if missing:
+            raise RunError(
+                f"{self.table}: a ledger of another release: it has no column {missing[0]!r}; "
+                "name a new one with output.runs"
+            )
+        known = [] if found is None else found.select(there).to_pylist()
+        runs = (RunRow(**row) for row in map(self._read, known))
+        return sorted(runs, key=lambda row: (row.started_at, row.run_id))
+
+    def _stored(self, row: RunRow) -> pa.Table:
+        hide = self._hidden
+        new: dict[str, Any] = {
+            name: hide.stored_json(text)
+            for name in JSON_TEXTS
+            if (text := getattr(row, name)) is not None
+        }
+        # an error may spell a value in its own way, and nobody needs it back
+        error = None if row.error is None else hide.text(row.error)
+        stored = replace(row, **new, error=error, digests=None)
+        return replace(stored, digests=json.dumps(cell_digests(asdict(stored)))).to_table()
+
+    def as_stored(self, run_id: str) -> list[dict[str, Any]]:
+        """The rows of a run as the table has them, variables unresolved; one, if all is well."""
+        found = self._store.read(self.table, {"run_id": run_id})
+        return [] if found is None else [dict.fromkeys(ADDED) | row for row in found.to_pylist()]
+
+    def _read(self, row: dict[str, Any]) -> dict[str, Any]:
+        read = {k: self._hidden.read_json(row[k]) for k in JSON_TEXTS if row.get(k) is not None}
+        return row | read
+
+
+def cell_digests(row: Mapping[str, Any]) -> dict[str, str]:
+    """What every cell of a ledger's row held, so that a change shows and can be named."""
+    return {name: digest(_plain(row[name]))[:16] for name in SCHEMA.names if name != "digests"}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):  # whatever zone a store reads it in
+        return value.astimezone(UTC).isoformat(timespec="microseconds")
+    return value
+
+
+def digest(data: Any) -> str:
+    """A stable name for plain data."""
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def config_digest(resolved: Mapping[str, Any]) -> str:
+    """Of all that decides the result; which engine computes it does not.
+
+    Mappings are sorted, but the order of the losses breaks ties.
+    """
+    decides = {key: value for key, value in resolved.items() if key != "engine"}
+    return digest(decides | {"losses": list(resolved.get("losses", {}).items())})
+
+
+def fingerprint(config: str, inputs: Mapping[str, Any], command: str, model: Any = None) -> str:
+    """The name of a run by what goes into it: the same again has nothing left to do.
+
+    config: its digest. model: where it is given and not fitted.
+    """
+    return digest(
+        {
+            "config": config,
+            "inputs": inputs,
+            "command": command,
+            "model": model,
+            "schema_versions": [RUNS_SCHEMA_VERSION, SCHEMA_VERSION],
+        }
+    )

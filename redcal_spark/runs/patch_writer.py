@@ -1,0 +1,93 @@
+"""Progress: the patches of a run are written as they are found, so that another process can go on.
+
+A few seconds' work is lost at most when a run dies. A resumed run replays what is there and finds
+the rest, patch by patch the same.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+
+from redcal_spark.backends.store import Store
+from redcal_spark.core.patches import Patch, PatchLog
+from redcal_spark.errors import RunError
+from redcal_spark.runs.claim import Claim
+from redcal_spark.runs.tables import PATCHES, log_of, patches_table
+
+EVERY = 2.0  # seconds between writes, at least
+SHARE = 5  # of a run's time, writing takes one such part at most
+FILES = 20  # small files that a run may leave
+
+
+class Progress:
+    """The patches of a claimed run, in the table and on their way there.
+
+    Beside the patches a resumed run must know how many calibrations had ended on a patch of zero:
+    they leave no trace in the log. The number goes into the ledger before the patches go into
+    their table, with the number before, so that whichever of them are there, theirs is known.
+    """
+
+    def __init__(self, store: Store, table: str, claim: Claim):
+        self._store = store
+        self._table = table
+        self._claim = claim
+        self._found: list[Patch] = []
+        self.zero_calibrations = 0  # when the last patch was found
+        if claim.resumed is not None:
+            self._read(claim.resumed.progress)
+        self._saved = len(self._found), self.zero_calibrations
+        self._waiting: list[Patch] = []
+        self._writes = 0
+        self._due = time.monotonic() + EVERY
+
+    @property
+    def log(self) -> PatchLog:
+        """All that were found so far, written or not."""
+        return PatchLog(self._found)
+
+    def _read(self, known: str | None) -> None:
+        found = self._store.read(self._table, {"run_id": self._claim.row.run_id})
+        self._found = [] if found is None else list(log_of(found))
+        if not self._found:
+            return
+        zero = {int(k): int(v) for k, v in json.loads(known or "{}").items()}
+        if len(self._found) not in zero:
+            raise RunError(
+                f"run {self._claim.row.run_id} cannot be resumed: {self._table} has "
+                f"{len(self._found)} of its patches, its ledger knows of {sorted(zero)}; "
+                "run again with --force"
+            )
+        self.zero_calibrations = zero[len(self._found)]
+
+    def patch(self, patch: Patch, zero_calibrations: int) -> None:
+        """A patch was found, after so many calibrations that ended on zero."""
+        self._found.append(patch)
+        self._waiting.append(patch)
+        self.zero_calibrations = zero_calibrations
+        if time.monotonic() >= self._due:
+            self.save()
+
+    def save(self) -> int:
+        """Write what is waiting; returns the version of the table that has it all."""
+        start = time.monotonic()
+        (before, zero_before), now = self._saved, self._saved[0] + len(self._waiting)
+        if self._waiting:  # also tells whether the run is still ours
+            known = {before: zero_before, now: self.zero_calibrations}
+            self._claim.update(progress=json.dumps(known))
+        row = self._claim.row
+        batches = patches_table(row.run_id, PatchLog(self._waiting)).to_batches()
+        commit = replace(row.commit, phase=now, again=self._claim.resumed is not None)
+        version = self._store.write(self._table, PATCHES, batches, "append", commit)
+        self._saved, self._waiting = (now, self.zero_calibrations), []
+        self._writes += 1
+        self._due = time.monotonic() + max(EVERY, SHARE * (time.monotonic() - start))
+        return version
+
+    def finish(self) -> int:
+        """Write the last; small files are put together if there are many. Returns the version."""
+        version = self.save()
+        if self._writes > FILES:
+            self._store.compact(self._table, replace(self._claim.row.commit, phase=-1))
+        return version

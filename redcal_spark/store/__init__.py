@@ -1,1 +1,0 @@
-"""Stores: where tables are read from and written to. What one writes the other reads."""
