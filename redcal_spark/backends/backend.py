@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from redcal_spark.algorithms.engine import Engine
 from redcal_spark.backends.counters import Counters
 from redcal_spark.backends.inputs import duplicate_ids
+from redcal_spark.backends.local.scan import scan_pieces
 from redcal_spark.backends.names import CATALOG_NAME, FILE_ENDINGS
 from redcal_spark.backends.store import Commit, Store, Table, written_before
 from redcal_spark.backends.target import Target
@@ -25,17 +26,17 @@ from redcal_spark.backends.threads import ordered
 from redcal_spark.backends.views import Columns, Made, WithIds
 from redcal_spark.config.schema import Config
 from redcal_spark.core.columns import Layout, plan
+from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.history import Holdout, Point, history
 from redcal_spark.core.kernel import Scan
 from redcal_spark.core.multiset import CompareTask
 from redcal_spark.core.output_columns import extend
+from redcal_spark.core.problem import Problem
 from redcal_spark.core.reading import Problems
 from redcal_spark.core.roles import Roles
 from redcal_spark.core.scan import Gathered, numbered
 from redcal_spark.core.splits import Split
 from redcal_spark.errors import ConflictError, InputError, UsageError
-from redcal_spark.model.pair import ReconciledPair
-from redcal_spark.model.reconciler import Reconciler
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +55,7 @@ class Scanned(Protocol):
         """Where the active rows are; None: in `gathered`."""
         ...
 
-    def histories(self, pair: ReconciledPair, seen: list[Point] | None) -> dict[str, list[Point]]:
+    def histories(self, pair: Fitted, seen: list[Point] | None) -> dict[str, list[Point]]:
         """The one pass after the fit, over the active rows of both splits.
 
         seen: the points of the fitting rows, where they were all measured during the fit.
@@ -65,8 +66,8 @@ class Scanned(Protocol):
         """The active fitting rows as they were read; None: they are too many for one process."""
         ...
 
-    def again(self, reconciler: Reconciler) -> Scanned | None:
-        """The rows of a scan that kept them all, scanned for another reconciler.
+    def again(self, problem: Problem) -> Scanned | None:
+        """The rows of a scan that kept them all, scanned for another problem.
 
         None: they are not held here, and the input must be read again.
         """
@@ -135,7 +136,7 @@ class Work(Protocol):
     def scan(
         self,
         table: Table,
-        reconciler: Reconciler,
+        problem: Problem,
         wanted: list[str],
         split: Split | None,
         progress: Progress,
@@ -146,7 +147,7 @@ class Work(Protocol):
     def write_rows(
         self,
         table: Table,
-        pair: ReconciledPair,
+        pair: Fitted,
         target: Target,
         commit: Commit,
         progress: Progress,
@@ -160,7 +161,7 @@ class Work(Protocol):
         """
         ...
 
-    def stream(self, config: Config, pair: ReconciledPair, model: tuple[str, str]) -> Stream:
+    def stream(self, config: Config, pair: Fitted, model: tuple[str, str]) -> Stream:
         """A table's rows as they arrive. model: its digest, and what people call it."""
         ...
 
@@ -181,14 +182,12 @@ class Work(Protocol):
         ...
 
 
-def check_rows(
-    work: Work, table: Table, target: Target, reconciler: Reconciler, layout: Layout
-) -> None:
+def check_rows(work: Work, table: Table, target: Target, problem: Problem, layout: Layout) -> None:
     """What can be seen beforehand of writing a table's rows: columns of the target, and ids."""
     schema = table.schema
     nothing = pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
-    names = target.names(reconciler.columns, reconciler.losses)
-    rules = reconciler.rules(layout.binary)
+    names = target.names(problem.columns, problem.losses)
+    rules = problem.rules(layout.binary)
     rows = extend(nothing, layout, rules, (), names, Problems(), skip=target.skip)
     work.store.check_rows(target, rows.schema)
     if target.mode == "merge":
@@ -230,19 +229,20 @@ class InMemory:
     def scan(
         self,
         table: Table,
-        reconciler: Reconciler,
+        problem: Problem,
         wanted: list[str],
         split: Split | None,
         progress: Progress,
     ) -> ScannedHere:
         pieces = table.pieces(wanted)
-        found = reconciler.gather_pieces(pieces, table.schema, table.name, split, progress)
+        where = table.name
+        found = scan_pieces(problem, pieces, table.schema, where, split, progress, self.threads)
         return ScannedHere(*found, self.threads)
 
     def write_rows(
         self,
         table: Table,
-        pair: ReconciledPair,
+        pair: Fitted,
         target: Target,
         commit: Commit,
         progress: Progress,
@@ -283,7 +283,7 @@ class InMemory:
                 log.info("%s; trying again", str(err).partition(";")[0])
         raise AssertionError
 
-    def stream(self, config: Config, pair: ReconciledPair, model: tuple[str, str]) -> Stream:
+    def stream(self, config: Config, pair: Fitted, model: tuple[str, str]) -> Stream:
         raise UsageError(
             "--incremental and --follow need engine.name: spark, whose streaming source knows "
             "which rows of a Delta table are new; a plain apply does without"
@@ -308,7 +308,7 @@ class InMemory:
         return WithIds(table, other, id, inside)
 
     def _extended(
-        self, table: Table, pair: ReconciledPair, target: Target, roles: Roles
+        self, table: Table, pair: Fitted, target: Target, roles: Roles
     ) -> Iterator[pa.RecordBatch]:
         layout = plan(table.schema, pair.columns, table.name, pair.n_classes, None, labels=False)
         pair.check_layout(layout)
@@ -338,7 +338,7 @@ class ScannedHere:
     def engine(self) -> Engine | None:
         return None
 
-    def histories(self, pair: ReconciledPair, seen: list[Point] | None) -> dict[str, list[Point]]:
+    def histories(self, pair: Fitted, seen: list[Point] | None) -> dict[str, list[Point]]:
         found = {} if seen is None else {"fit": seen}
         judging, fitted = Holdout(self.layout.label == "vector"), self.gathered.fit.rows
         for name, part in self.gathered.parts.items():
@@ -354,8 +354,8 @@ class ScannedHere:
     def rows_at_hand(self) -> list[Scan] | None:
         return self.gathered.fit.scans
 
-    def again(self, reconciler: Reconciler) -> ScannedHere:
-        gathered = reconciler.scanner(self.layout).again(self.gathered)
+    def again(self, problem: Problem) -> ScannedHere:
+        gathered = problem.scanner(self.layout).again(self.gathered)
         return ScannedHere(gathered, self.layout, self._threads)
 
     def close(self) -> None:

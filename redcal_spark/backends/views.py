@@ -11,12 +11,12 @@ import pyarrow as pa
 from redcal_spark.backends.store import Table
 from redcal_spark.backends.target import Target
 from redcal_spark.core.cells import Hashes, cell_hashes
+from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.roles import Roles
 from redcal_spark.core.scan import Piece, each_alone
-from redcal_spark.model.pair import ReconciledPair
 
 # Rows as a pair would write them there, and what they were to its fit.
-Made = tuple[ReconciledPair, Target, Roles]
+Made = tuple[Fitted, Target, Roles]
 
 
 class View:

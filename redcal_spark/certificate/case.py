@@ -13,8 +13,8 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Literal
 
-from redcal_spark.certificate.check import Fitted
 from redcal_spark.certificate.history_checks import quantised_cost
+from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.fixed_point import BITS
 from redcal_spark.core.history import Point
 from redcal_spark.core.losses import Loss

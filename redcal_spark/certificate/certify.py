@@ -9,12 +9,13 @@ from typing import Any, get_args
 
 from redcal_spark.certificate import history_checks, log_checks, paired_checks
 from redcal_spark.certificate.case import Case
-from redcal_spark.certificate.check import Check, Fitted, Kind, Measure, SplitName, Verdict
+from redcal_spark.certificate.check import Check, Kind, Measure, SplitName, Verdict
 from redcal_spark.certificate.exact_numbers import Number, Root, at_least, number_of, text_of
 from redcal_spark.certificate.guarantees import fitted
 from redcal_spark.certificate.holdout import Held, judged, measures, statements
 from redcal_spark.certificate.intervals import Interval, Level
 from redcal_spark.certificate.sample_size import enough_rows
+from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.history import Point
 from redcal_spark.core.metrics import Totals
 from redcal_spark.errors import ModelFileError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, get_args
 
 from redcal_spark.certificate.exact_numbers import (
     Number,
@@ -17,10 +17,6 @@ from redcal_spark.certificate.exact_numbers import (
     text_of,
 )
 from redcal_spark.certificate.intervals import Interval
-from redcal_spark.core.kernel import Rules
-from redcal_spark.core.losses import LossFamily
-from redcal_spark.core.parameters import Parameters, Resolved, Status
-from redcal_spark.core.patches import PatchLog
 from redcal_spark.errors import ModelFileError
 
 Verdict = Literal["holds", "violated", "undecided", "not covered", "not done"]
@@ -38,31 +34,6 @@ PROMISES = frozenset(
     }
 )
 TOO_FEW = "too few holdout rows to tell: the interval contains the bound"
-
-
-class Fitted(Protocol):
-    """What a certificate must know of a reconciled pair."""
-
-    @property
-    def parameters(self) -> Parameters: ...
-    @property
-    def resolved(self) -> Resolved: ...
-    @property
-    def losses(self) -> LossFamily: ...
-    @property
-    def rules(self) -> Rules: ...
-    @property
-    def binary(self) -> bool: ...
-    @property
-    def n_classes(self) -> int: ...
-    @property
-    def rows(self) -> int: ...
-    @property
-    def status(self) -> Status: ...
-    @property
-    def log(self) -> PatchLog: ...
-    @property
-    def zero_calibrations(self) -> int: ...
 
 
 def holds(measured: Number, relation: Relation, bound: Number) -> bool:

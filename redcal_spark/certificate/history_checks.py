@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from redcal_spark.certificate.check import Fitted
+from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.fixed_point import BITS, ONE, Ints
 from redcal_spark.core.history import Point
 from redcal_spark.core.losses import Loss, LossFamily

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import fields
 
-from redcal_spark.certificate.check import Fitted
+from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.fixed_point import ONE
 from redcal_spark.core.patches import Patch
 

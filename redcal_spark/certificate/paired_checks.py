@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from redcal_spark.certificate.check import Fitted
 from redcal_spark.certificate.history_checks import quantised_cost, segments
+from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.fixed_point import BITS
 from redcal_spark.core.history import Point
 from redcal_spark.core.metrics import Totals

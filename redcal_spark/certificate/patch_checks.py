@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from redcal_spark.certificate.check import Fitted
 from redcal_spark.certificate.history_checks import is_calibrated, rounded_mean
 from redcal_spark.core.events import Disagreement, ScoreGap
+from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.fixed_point import ONE, Ints
 from redcal_spark.core.kernel import Index, Rows, Scan, chunks, region_of
 from redcal_spark.core.patches import Patch

@@ -30,10 +30,10 @@ from redcal_spark.cli.terminal import (
     runs_table,
 )
 from redcal_spark.config.load import load_config
+from redcal_spark.core.problem import few_rows
 from redcal_spark.demo import CONFIG, SCHEMA, SEED, patients
 from redcal_spark.errors import UsageError
-from redcal_spark.model.audit import Auditor
-from redcal_spark.model.guard import few_rows
+from redcal_spark.model.audit import audit_rows
 from redcal_spark.model.pair import ReconciledPair
 from redcal_spark.report.compare_chart import check_chart, write_chart
 from redcal_spark.report.write import path_on_demand, write_report
@@ -83,10 +83,10 @@ def check(options: argparse.Namespace) -> int:
 def audit_(options: argparse.Namespace) -> int:
     job = job_of(options)
     job.check_input()
-    job.reconciler = auditor = Auditor(job.reconciler)
+    job.reconciler = job.reconciler.variant(audit=True)
     scanned = job.scan()
     scanned.close()
-    found = auditor.audit(scanned.gathered)
+    found = audit_rows(job.reconciler.problem, scanned.gathered)
     if options.json:
         print(json.dumps(found))
         return 0

@@ -18,7 +18,7 @@ Shown = Table | str
 def audit_tables(found: Mapping[str, Any], models: Sequence[str]) -> list[Shown]:
     """What the audit found: both models side by side, where they part ways, and what is to do.
 
-    found: as `Auditor.audit` gives it.
+    found: as `audit_rows` gives it.
     """
     both = columns_of([f"{found['rows']:,} labelled rows"], models)
     both.add_row("Brier score over all classes", *(f"{x:.4f}" for x in found["brier"]))

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from redcal_spark.core.columns import Layout
 from redcal_spark.core.fixed_point import BITS
 from redcal_spark.core.metrics import Metrics, root
 from redcal_spark.core.parameters import Parameters
-from redcal_spark.core.scan import Gathered, Scanner
-from redcal_spark.core.splits import Split
-from redcal_spark.model.reconciler import Reconciler
+from redcal_spark.core.problem import Problem
+from redcal_spark.core.scan import Gathered
 
 LEVEL = 0.95
 INTERVALS = {
@@ -26,22 +23,11 @@ INTERVALS = {
 }
 
 
-class Auditor(Reconciler):
-    """Reads rows as a reconciler does, but counts them by pairs of actions and keeps none."""
-
-    def __init__(self, reconciler: Reconciler):
-        vars(self).update(vars(reconciler))
-
-    def scanner(self, layout: Layout, split: Split | None = None) -> Scanner:
-        return replace(super().scanner(layout, split), audit=True)
-
-    def audit(self, gathered: Gathered) -> dict[str, Any]:
-        """Of all labelled rows; what there is to fix is counted on the fitting ones."""
-        everything = Metrics(gathered.fit.totals + gathered.judge.totals, self.losses)
-        found = audit(everything, self.columns.classes)
-        return found | {
-            "to_fix": to_fix(Metrics(gathered.fit.totals, self.losses), self.parameters)
-        }
+def audit_rows(problem: Problem, gathered: Gathered) -> dict[str, Any]:
+    """Of all labelled rows; what there is to fix is counted on the fitting ones."""
+    everything = Metrics(gathered.fit.totals + gathered.judge.totals, problem.losses)
+    to_mend = to_fix(Metrics(gathered.fit.totals, problem.losses), problem.parameters)
+    return audit(everything, problem.columns.classes) | {"to_fix": to_mend}
 
 
 def audit(metrics: Metrics, classes: Sequence[str] | None = None) -> dict[str, Any]:

@@ -5,22 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from math import ceil
 
-import numpy as np
-
-from redcal_spark.core.fixed_point import BITS, exact
+from redcal_spark.core.fixed_point import BITS
 from redcal_spark.core.history import Point
 from redcal_spark.core.losses import LossFamily
-from redcal_spark.core.metrics import Metrics, Totals
-from redcal_spark.core.parameters import Parameters, auto_beta
+from redcal_spark.core.metrics import Metrics
 from redcal_spark.core.patches import PatchLog
 from redcal_spark.errors import UsageError
 from redcal_spark.model.pair import ReconciledPair
-from redcal_spark.settings import setting
-
-FAR = 10  # a beta so many times below `auto` fits noise
-FEW = 100  # rows to fit on
 
 
 def mean_loss(point: Point, losses: LossFamily) -> Fraction:
@@ -76,52 +68,3 @@ def warning(points: Sequence[Point], losses: LossFamily) -> str | None:
         f"{told} raised the mean loss on the judged rows from {low:.6g} to {high:.6g} (rescaled to "
         f"[0, 1]); reconcile.guard: best_prefix would keep the first {best.steps:,}"
     )
-
-
-def doubts(parameters: Parameters, totals: Totals, classes: Sequence[str] | None) -> list[str]:
-    """What to say before a fit that is perhaps not meant, of the rows it would be fitted on."""
-    told = (
-        few_rows(parameters, totals.rows),
-        one_class(totals, classes),
-        beta_warning(parameters, totals.rows),
-    )
-    return [text for text in told if text is not None]
-
-
-def few_rows(parameters: Parameters, rows: int) -> str | None:
-    """What to say if a fit rests on few rows, or if one row alone is enough for a patch."""
-    eta = None if parameters.algorithm == "decision_calibration" else parameters.eta
-    least = None if eta is None else max(1, ceil(exact(eta) * rows))
-    if rows >= FEW and least != 1:
-        return None
-    told = "1 row" if rows == 1 else f"{rows:,} rows"
-    if least is not None:
-        event = "one row" if least == 1 else f"{least} rows"
-        told += f", where an event of {event} reaches {setting('eta', eta)},"
-    return f"the fit rests on {told} and may not hold on other rows"
-
-
-def beta_warning(parameters: Parameters, rows: int) -> str | None:
-    """What to say if beta is far below `auto` for so many fitting rows."""
-    if parameters.beta == "auto" or not parameters.needs_losses:
-        return None
-    alone = parameters.algorithm == "decision_calibration" or parameters.eta is None
-    auto = auto_beta(Fraction(1) if alone else exact(parameters.eta or 1), rows)
-    given = exact(parameters.beta)
-    if given * FAR > auto:
-        return None
-    return (
-        f"{setting('beta')} {float(given):g} is {float(auto / given):,.0f} times below the noise "
-        f"of {rows:,} rows, so that patches would fit that; {setting('beta', 'auto')} would be "
-        f"{float(auto):g}"
-    )
-
-
-def one_class(totals: Totals, names: Sequence[str] | None) -> str | None:
-    """Labels that are all alike are seldom what someone meant; for Reconcile they are not known."""
-    found = np.flatnonzero(totals.labels[0].sum(axis=0))
-    if len(found) != 1:
-        return None
-    k = int(found[0])
-    called = f"class {k}" if names is None else repr(names[k])
-    return f"all {totals.rows:,} fitting rows have the same label, {called}"

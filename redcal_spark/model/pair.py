@@ -16,17 +16,16 @@ import pyarrow as pa
 from redcal_spark.atomic_write import write_whole
 from redcal_spark.certificate.certify import Certificate
 from redcal_spark.core.arrow import batches, from_numpy, to_arrow, with_columns
-from redcal_spark.core.columns import Columns, Layout, plan
-from redcal_spark.core.fixed_point import BITS, MAX_ROWS, exact
-from redcal_spark.core.kernel import Rules
+from redcal_spark.core.columns import Columns, plan
+from redcal_spark.core.fitted import Fitted
+from redcal_spark.core.fixed_point import BITS, MAX_ROWS
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.normalised import with_nan
-from redcal_spark.core.output_columns import OutputNames, extend
-from redcal_spark.core.parameters import Parameters, Resolved, Status
+from redcal_spark.core.output_columns import OutputNames
+from redcal_spark.core.parameters import Parameters, Status
 from redcal_spark.core.patches import PatchLog
 from redcal_spark.core.reading import Problems
-from redcal_spark.core.roles import UNKNOWN, Roles
-from redcal_spark.errors import InputError, ModelFileError, RedcalError, UsageError
+from redcal_spark.errors import ModelFileError, RedcalError, UsageError
 from redcal_spark.model.explain import explain, one_row
 from redcal_spark.model.explanation import Explanation
 from redcal_spark.settings import called_from_python, setting
@@ -38,7 +37,7 @@ KIND = "redcal_spark.ReconciledPair"
 
 
 @dataclass(frozen=True, eq=False)
-class ReconciledPair:
+class ReconciledPair(Fitted):
     """A reconciled pair of models: the patch log, and what it takes to replay it on any rows.
 
     Attributes:
@@ -50,21 +49,7 @@ class ReconciledPair:
         certificate: what was promised and what is so; a model's file does not have it.
     """
 
-    parameters: Parameters
-    resolved: Resolved
-    losses: LossFamily
-    columns: Columns
-    binary: bool
-    n_classes: int
-    rows: int
-    status: Status
-    log: PatchLog
-    zero_calibrations: int
     certificate: Certificate | None = None
-
-    @property
-    def rules(self) -> Rules:
-        return rules_of(self.parameters, self.losses, self.binary)
 
     @called_from_python
     def apply(
@@ -93,7 +78,9 @@ class ReconciledPair:
         skip = on_bad_rows == "skip"
         names = OutputNames(self.columns, self.losses, suffix, normalise=normalise)
         if is_spark(data):
-            return self.apply_to_frame(data, names, skip)
+            from redcal_spark.backends.spark.frames import apply_to_frame
+
+            return apply_to_frame(data, self, names, skip)
         if model_2 is not None:
             table = self._extended(from_numpy(self.columns, data, model_2), names, skip)
             raw = [_to_numpy(table.column(name)) for name in names.raw]
@@ -101,18 +88,6 @@ class ReconciledPair:
             return (*raw, *(with_nan(column, self.n_classes) for column in added))
         table = to_arrow(data, self.columns.names(label=False))
         return with_columns(data, self._extended(table, names, skip), names.all(skip))
-
-    def apply_to_frame(
-        self, frame: Any, names: OutputNames, skip: bool, roles: Roles = UNKNOWN
-    ) -> Any:
-        """A Spark DataFrame with its new columns, batch or streaming."""
-        from redcal_spark.backends.spark.frames import apply_to_frame
-
-        found, layout = apply_to_frame(
-            frame, self.columns, self.n_classes, self.rules, self.log, names, skip, roles
-        )
-        self.check_layout(layout)
-        return found
 
     def _extended(self, table: pa.Table, names: OutputNames, skip: bool) -> pa.Table:
         layout = plan(table.schema, self.columns, "the data", self.n_classes, None, labels=False)
@@ -140,26 +115,6 @@ class ReconciledPair:
         layout = plan(table.schema, columns, "the row", self.n_classes, None, labels=False)
         self.check_layout(layout)
         return explain(table, layout, self.rules, self.log, self.parameters, self.status)
-
-    def check_layout(self, layout: Layout) -> None:
-        if layout.binary != self.binary:
-            form = "one column P(class 1)" if self.binary else f"arrays of {self.n_classes} classes"
-            raise InputError(f"the pair was fitted on scores given as {form}; these are not")
-
-    def apply_batch(
-        self,
-        batch: pa.RecordBatch,
-        layout: Layout,
-        names: OutputNames | None = None,
-        problems: Problems | None = None,
-        start: int = 0,
-        skip: bool = False,
-        roles: Roles = UNKNOWN,
-    ) -> pa.RecordBatch:
-        """One batch with its new columns. Bad rows are added to `problems` and pass through."""
-        names = names or OutputNames(self.columns, self.losses)
-        found = Problems() if problems is None else problems
-        return extend(batch, layout, self.rules, self.log, names, found, start, skip, roles)
 
     # --- as plain data ------------------------------------------------------------------------
 
@@ -309,15 +264,6 @@ class ReconciledPair:
 def is_spark(data: Any) -> bool:
     """Whether this is a Spark DataFrame, asked without importing Spark."""
     return any(kind.__module__.startswith("pyspark.sql") for kind in type(data).__mro__)
-
-
-def rules_of(parameters: Parameters, losses: LossFamily, binary: bool) -> Rules:
-    """Thresholds as integers. Reconcile's alpha is of probability: its events count any margin."""
-    alpha = Fraction(0) if parameters.alpha is None else exact(parameters.alpha)
-    scores_only = parameters.algorithm == "reconcile"
-    margin = Fraction(0) if scores_only else alpha
-    thresholds = tuple(loss.threshold(margin) for loss in losses.losses)
-    return Rules(losses, thresholds, int(alpha * (1 << BITS) // 1) if scores_only else None, binary)
 
 
 _KINDS = {

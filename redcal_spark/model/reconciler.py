@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -17,23 +17,23 @@ from redcal_spark.algorithms.reconcile import reconcile
 from redcal_spark.algorithms.redcal import dc_then_redcal, redcal
 from redcal_spark.algorithms.trajectory import Trajectory
 from redcal_spark.backends.local.engine import LocalEngine
+from redcal_spark.backends.local.scan import scan_pieces
 from redcal_spark.backends.threads import ordered
 from redcal_spark.certificate.certify import certify
 from redcal_spark.core.arrow import batches, from_numpy, to_arrow
-from redcal_spark.core.columns import Columns, Layout, plan
-from redcal_spark.core.fixed_point import MAX_ROWS, exact
+from redcal_spark.core.columns import Columns, Layout
+from redcal_spark.core.fixed_point import exact
 from redcal_spark.core.history import Point, history
-from redcal_spark.core.kernel import Rules
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.metrics import Totals
 from redcal_spark.core.parameters import Parameters, Status
 from redcal_spark.core.patches import Patch
-from redcal_spark.core.scan import Gathered, Piece, Scanner, each_alone, gather
+from redcal_spark.core.problem import Problem
+from redcal_spark.core.scan import Gathered, each_alone
 from redcal_spark.core.splits import Split
-from redcal_spark.errors import FitWarning, InputError, ScoreWarning, UsageError, warn
-from redcal_spark.model.guard import doubts
-from redcal_spark.model.pair import ReconciledPair, is_spark, rules_of
-from redcal_spark.settings import called_from_python, setting
+from redcal_spark.errors import FitWarning, UsageError, warn
+from redcal_spark.model.pair import ReconciledPair, is_spark
+from redcal_spark.settings import called_from_python
 
 log = logging.getLogger(__name__)
 
@@ -101,7 +101,7 @@ class Reconciler:
         scratch: str | None = None,
         driver_budget: int = 256 * 2**20,
     ):
-        self.parameters = Parameters(
+        parameters = Parameters(
             algorithm=algorithm,  # type: ignore[arg-type]
             alpha=alpha,
             eta=eta,
@@ -114,37 +114,48 @@ class Reconciler:
         if isinstance(delta, bool) or not 0 < delta < 1:
             raise UsageError(f"delta: must be in (0, 1), got {delta!r}")
         self.delta = exact(delta)
-        self.losses = LossFamily.of(losses)
-        if self.parameters.needs_losses and not len(self.losses):
+        family = LossFamily.of(losses)
+        if parameters.needs_losses and not len(family):
             raise UsageError(f"losses: {algorithm} needs at least one")
-        names = self.losses.classes if classes is None else tuple(map(str, classes))
-        self.columns = Columns(_source(model_1), _source(model_2), label, id, names)
+        names = family.classes if classes is None else tuple(map(str, classes))
+        columns = Columns(_source(model_1), _source(model_2), label, id, names)
         if on_bad_rows not in ("error", "skip"):
             raise UsageError(f"on_bad_rows: must be 'error' or 'skip', got {on_bad_rows!r}")
-        d = self.losses.n_classes
+        d = family.n_classes
         if names is not None and d is not None and len(names) != d:
             raise UsageError(f"classes: {len(names)} names, but the losses have {d} classes")
-        if self.losses.classes not in (None, names):
+        if family.classes not in (None, names):
             raise UsageError(
                 f"classes: are {', '.join(names or ())}, and the columns of the costs are "
-                f"{', '.join(self.losses.classes or ())}; give both in the same order"
+                f"{', '.join(family.classes or ())}; give both in the same order"
             )
         if threads is not None and threads < 1:
             raise UsageError(f"threads: must be 1 or more, got {threads}")
         if engine not in ("auto", "local", "spark"):
             raise UsageError(f"engine: must be 'auto', 'local' or 'spark', got {engine!r}")
-        self.on_bad_rows = on_bad_rows
+        self.problem = Problem(parameters, family, columns, on_bad_rows)
         self.threads = threads
         self.engine = engine
         self.scratch = scratch
         self.driver_budget = driver_budget
 
     @property
-    def n_classes(self) -> int | None:
-        """What losses and class names say, before any data."""
-        if self.losses.n_classes is not None:
-            return self.losses.n_classes
-        return None if self.columns.classes is None else len(self.columns.classes)
+    def parameters(self) -> Parameters:
+        return self.problem.parameters
+
+    @property
+    def losses(self) -> LossFamily:
+        return self.problem.losses
+
+    @property
+    def columns(self) -> Columns:
+        return self.problem.columns
+
+    def variant(self, **changes: Any) -> Reconciler:
+        """The same, but for some fields of its problem."""
+        made = copy(self)
+        made.problem = replace(self.problem, **changes)
+        return made
 
     @called_from_python
     def fit(self, data: Any, model_2: Any = None, labels: Any = None) -> ReconciledPair:
@@ -183,16 +194,16 @@ class Reconciler:
 
         why = "the data is a Spark DataFrame" if self.engine == "auto" else "it was asked for"
         log.info("engine spark: %s", why)
-        layout = layout_of(frame, self.columns, self.n_classes)
+        layout = layout_of(frame, self.columns, self.problem.n_classes)
         scratch = Scratch(frame.sparkSession, self.scratch)
         try:
             with workers_in_words():
                 scan = scan_frame(
-                    frame, self.scanner(layout), scratch, self.driver_budget, self.threads
+                    frame, self.problem.scanner(layout), scratch, self.driver_budget, self.threads
                 )
-            self.check_gathered(scan.gathered, "the data")
+            self.problem.check(scan.gathered, "the data")
             self._warn(scan.gathered)
-            engine = scan.engine(self.fitting_rules(layout))
+            engine = scan.engine(self.problem.fitting_rules(layout))
             pair = self.fit_gathered(scan.gathered, layout, engine=engine)
             return self._certified(pair, scan.histories(pair.rules, pair.log)["fit"])
         finally:
@@ -201,13 +212,9 @@ class Reconciler:
     def _certified(self, pair: ReconciledPair, points: Sequence[Point]) -> ReconciledPair:
         return replace(pair, certificate=certify(pair, points, delta=self.delta))
 
-    def doubts(self, gathered: Gathered) -> list[str]:
-        """What to say before a fit that is perhaps not meant."""
-        return doubts(self.parameters, gathered.fit.totals, self.columns.classes)
-
     def _warn(self, gathered: Gathered) -> None:
-        for told in self.doubts(gathered):
-            warn(told, FitWarning)
+        for doubt in self.problem.doubts(gathered):
+            warn(doubt, FitWarning)
 
     def gather(
         self,
@@ -218,66 +225,8 @@ class Reconciler:
         progress: Callable[[int], Any] | None = None,
     ) -> tuple[Gathered, Layout]:
         """The one scan of the data: validate every row, count events, keep the active rows."""
-        return self.gather_pieces(each_alone(found), schema, where, split, progress)
-
-    def gather_pieces(
-        self,
-        pieces: Iterable[Piece],
-        schema: pa.Schema,
-        where: str,
-        split: Split | None = None,
-        progress: Callable[[int], Any] | None = None,
-    ) -> tuple[Gathered, Layout]:
-        """The same for a table that threads can read at several places at once."""
-        first, pieces = _peeked(pieces)
-        layout = plan(schema, self.columns, where, self.n_classes, first)
-        if first is None:
-            raise InputError(f"{where} has no rows")
-        spread = partial(ordered, threads=self.threads)
-        gathered = gather(pieces, self.scanner(layout, split), spread, progress)
-        self.check_gathered(gathered, where)
-        return gathered, layout
-
-    def scanner(self, layout: Layout, split: Split | None = None) -> Scanner:
-        """What looks at every row once; Decision Calibration keeps them all."""
-        everywhere = self.parameters.algorithm in ("decision_calibration", "dc_then_redcal")
-        return Scanner(layout, self.rules(layout.binary), everywhere, split)
-
-    def fitting_rules(self, layout: Layout) -> Rules:
-        """What fitting needs: for Reconcile no losses."""
-        rules = self.rules(layout.binary)
-        return rules.of_scores() if self.parameters.algorithm == "reconcile" else rules
-
-    def rules(self, binary: bool) -> Rules:
-        return rules_of(self.parameters, self.losses, binary)
-
-    def check_gathered(self, gathered: Gathered, where: str) -> None:
-        """Refuse data that cannot be fitted; tell what is odd."""
-        if not gathered.rows:
-            raise InputError(f"{where} has no rows")
-        if self.on_bad_rows == "error":
-            skip = setting("on_bad_rows", "skip")
-            advice = f"\n  ({skip} passes such rows through untouched)"
-            gathered.problems.raise_if_any(where, advice)
-        if not gathered.fit.rows:
-            raise InputError(
-                f"{where} has no rows to fit on: of {gathered.rows:,} rows "
-                f"{gathered.unlabelled:,} have no label and {gathered.bad:,} cannot be used"
-                + (
-                    f"; the split leaves {gathered.judge.rows:,} to judge by and "
-                    f"{gathered.unused:,} to neither"
-                    if gathered.judge.rows or gathered.unused
-                    else ""
-                )
-            )
-        if gathered.rows >= MAX_ROWS:
-            raise InputError(f"{where} has {gathered.rows:,} rows; exact sums need fewer than 2^37")
-        if gathered.off_sum:
-            warn(
-                f"{where}: on {gathered.off_sum:,} of {gathered.rows:,} rows the scores of a model "
-                "do not sum to 1 (by more than 0.001); they are used as they are",
-                ScoreWarning,
-            )
+        pieces = each_alone(found)
+        return scan_pieces(self.problem, pieces, schema, where, split, progress, self.threads)
 
     def fit_gathered(
         self,
@@ -305,7 +254,7 @@ class Reconciler:
             engine = LocalEngine(
                 gathered.fit.scans,
                 gathered.fit.rows,
-                self.fitting_rules(layout),
+                self.problem.fitting_rules(layout),
                 self.threads,
                 gathered.fit.totals if watched else None,
                 own,
@@ -338,17 +287,6 @@ class Reconciler:
             log=run.log,
             zero_calibrations=run.zero_calibrations,
         )
-
-
-def _peeked(pieces: Iterable[Piece]) -> tuple[pa.RecordBatch | None, Iterable[Piece]]:
-    """The first batch that has rows, and the pieces with it still in its place."""
-    stream = iter(pieces)
-    for piece in stream:
-        rows = iter(piece)
-        for item in rows:
-            if item[1].num_rows:
-                return item[1], chain([chain([item], rows)], stream)
-    return None, ()
 
 
 def _source(columns: str | Sequence[str]) -> str | tuple[str, ...]:

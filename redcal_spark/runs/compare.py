@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from copy import copy
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -133,7 +132,7 @@ def compare(
         for algorithm in ("decision_calibration", "dc_then_redcal"):
             found[algorithm] = _fitted(variants[algorithm], everything, listener)
         for algorithm in ("redcal", "reconcile"):
-            own = everything.again(variants[algorithm]) or scan(variants[algorithm])
+            own = everything.again(variants[algorithm].problem) or scan(variants[algorithm])
             try:
                 found[algorithm] = _fitted(variants[algorithm], own, listener)
             finally:
@@ -147,9 +146,7 @@ def _variant(given: Reconciler, algorithm: str, reconcile_alpha: float) -> Recon
     parameters = replace(given.parameters, algorithm=algorithm)  # type: ignore[arg-type]
     if algorithm == "reconcile":
         parameters = replace(parameters, alpha=reconcile_alpha)
-    variant = copy(given)
-    variant.parameters = parameters
-    return variant
+    return given.variant(parameters=parameters)
 
 
 def _fitted(reconciler: Reconciler, scanned: Scanned, listener: Listener) -> Compared:

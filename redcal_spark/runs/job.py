@@ -23,6 +23,7 @@ from redcal_spark.core.fixed_point import exact
 from redcal_spark.core.history import Point
 from redcal_spark.core.metrics import Metrics, Totals
 from redcal_spark.core.patches import Patch, PatchLog
+from redcal_spark.core.problem import Problem
 from redcal_spark.core.roles import UNKNOWN, Roles
 from redcal_spark.errors import InputError, RedcalError, RunError, ScratchError, UsageError
 from redcal_spark.model.pair import ReconciledPair
@@ -107,9 +108,9 @@ class Job:
             del tree["reconcile"]["delta"]
         return config_digest(tree | {"output": output})
 
-    def _wanted(self, reader: Reconciler) -> list[str]:
+    def _wanted(self, problem: Problem) -> list[str]:
         """The columns that fitting reads."""
-        names = reader.columns.names(label=True)
+        names = problem.columns.names(label=True)
         if self.split is not None and self.split.column not in names:
             names.append(self.split.column)
         return names
@@ -138,7 +139,7 @@ class Job:
             target = target_of(self.config)
             names = target.names(made.columns, made.losses)
             names.check(self.input.schema.names, self.skip, self.input.name)
-            check_rows(self.work, self.input, target, made, layout)
+            check_rows(self.work, self.input, target, made.problem, layout)
         if ids:
             if self.config.input.id is None:
                 raise UsageError("check --ids: input.id is not set")
@@ -159,11 +160,11 @@ class Job:
         if self.split is not None and labels:
             self.split.check(schema, self.input.name)
         there = set(schema.names)
-        present = [name for name in self._wanted(made) if name in there]
+        present = [name for name in self._wanted(made.problem) if name in there]
         first = self.work.first(self.input, present)
         if first is None:
             raise InputError(f"{self.input.name} has no rows")
-        return plan(schema, made.columns, self.input.name, made.n_classes, first, labels)
+        return plan(schema, made.columns, self.input.name, made.problem.n_classes, first, labels)
 
     # --- the parts of a run ---------------------------------------------------------------------
 
@@ -171,24 +172,24 @@ class Job:
         """The one scan: validated, counted, active rows kept."""
         identity = self.input.identity()
         try:
-            found = self.scanned(self.input, self.reconciler)
+            found = self.scanned(self.input, self.reconciler.problem)
         except InputError:
             self._unchanged(identity)  # if it changed, that is the reason
             raise
         self._unchanged(identity)
-        for told in self.reconciler.doubts(found.gathered):
+        for told in self.reconciler.problem.doubts(found.gathered):
             self.listener.note(told)
         return found
 
-    def scanned(self, table: Table, reader: Reconciler, *, tell: bool = True) -> Scanned:
-        """A scan of a table that has the columns which the reader wants.
+    def scanned(self, table: Table, problem: Problem, *, tell: bool = True) -> Scanned:
+        """A scan of a table that has the columns which the problem names.
 
         tell: what is odd about the scores. Patched ones may well not sum to 1.
         """
         listener = self.listener if tell else Listener()
         with self._phase("scan", table.count()), _noted(listener):
-            wanted = self._wanted(reader)
-            return self.work.scan(table, reader, wanted, self.split, self.listener.advance)
+            wanted = self._wanted(problem)
+            return self.work.scan(table, problem, wanted, self.split, self.listener.advance)
 
     def run(self, *, force: bool = False, wait: bool = False) -> Outcome:
         """Fit, apply, judge: the main job."""

@@ -25,7 +25,7 @@ from redcal_spark.core.fixed_point import ONE, Floats, from_grid
 from redcal_spark.core.kernel import CHUNK, Rules, Scan, scan
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.parameters import Parameters
-from redcal_spark.model.pair import rules_of
+from redcal_spark.core.problem import rules_of
 from tests.bench import data, plain
 from tests.bench.timing import Ratio, Result, best, seconds
 

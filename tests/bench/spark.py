@@ -133,11 +133,11 @@ def iteration(sizes: Sizes) -> Result:
     """One pass with all statistics over blocks, against one that only counts their bytes."""
     with session() as spark, table(spark, sizes.rows * 3 // 2) as frame:
         made = reconciler(algorithm="dc_then_redcal")  # keeps all rows
-        layout = layout_of(frame, made.columns, made.n_classes)
+        layout = layout_of(frame, made.columns, made.problem.n_classes)
         scratch = Scratch(spark, None)
         try:
-            scan = scan_frame(frame, made.scanner(layout), scratch, 0)
-            stored = Stored(scratch, scan.written, made.rules(layout.binary))
+            scan = scan_frame(frame, made.problem.scanner(layout), scratch, 0)
+            stored = Stored(scratch, scan.written, made.problem.rules(layout.binary))
             times = best(
                 {
                     "ours": lambda: stored.ask("events"),

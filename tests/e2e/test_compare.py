@@ -91,7 +91,7 @@ def test_a_second_look_at_kept_rows_is_a_scan_of_their_own(algorithm: str) -> No
 
     table = scores()
     own = scanned(algorithm).gathered
-    again = scanned("decision_calibration").again(reconciler(algorithm)).gathered
+    again = scanned("decision_calibration").again(reconciler(algorithm).problem).gathered
     for name in ("rows", "unlabelled", "unused", "bad", "off_sum"):
         assert getattr(again, name) == getattr(own, name)
     for one, two in ((own.fit, again.fit), (own.judge, again.judge)):

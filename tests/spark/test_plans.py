@@ -162,8 +162,8 @@ class Steps:
 
             layout = layout_of(frame, model.columns, 2)
             self.scratch = Scratch(spark, scratch)
-            scan = scan_frame(frame, model.scanner(layout), self.scratch, 0)
-            found = scan.engine(model.rules(layout.binary))
+            scan = scan_frame(frame, model.problem.scanner(layout), self.scratch, 0)
+            found = scan.engine(model.problem.rules(layout.binary))
         assert isinstance(found, SparkEngine)
         self.engine, self.stored, self.patches = found, found._stored, 0
         self.region = found.freeze(None)

@@ -27,11 +27,11 @@ def go_on(spark: Any, scratch: str, problem: tuple[str, int, int], cut: int, bud
     frame = spark.createDataFrame(table(made(*problem))).repartition(3)
     with quietly():
         model = reconciler(made(*problem))
-        layout = layout_of(frame, model.columns, model.n_classes)
+        layout = layout_of(frame, model.columns, model.problem.n_classes)
         place = Scratch(spark, scratch)
         try:
-            scan = scan_frame(frame, model.scanner(layout), place, budget)
-            engine = scan.engine(model.fitting_rules(layout))
+            scan = scan_frame(frame, model.problem.scanner(layout), place, budget)
+            engine = scan.engine(model.problem.fitting_rules(layout))
             return model.fit_gathered(scan.gathered, layout, prefix(log[:cut]), engine=engine)
         finally:
             place.close()

@@ -19,7 +19,7 @@ from redcal_spark.core import metrics as metrics_module
 from redcal_spark.core.metrics import Metrics
 from redcal_spark.core.packing import pack_gathered, unpack_gathered
 from redcal_spark.core.scan import Gathered
-from redcal_spark.model.audit import Auditor, audit, calibration_margin, cost_margin
+from redcal_spark.model.audit import audit, audit_rows, calibration_margin, cost_margin
 from tests import oracle, problems
 from tests.helpers import batches_of, cuts, fit, gathered, log_of, quietly, reconciler
 from tests.oracle import ALGORITHMS, ONE, Problem
@@ -37,10 +37,10 @@ def case(seed: int) -> Problem:
 def audited(problem: Problem, sizes: list[int] | None = None, threads: int = 1) -> dict[str, Any]:
     blocks = batches_of(problem, sizes or [])
     with quietly():
-        auditor = Auditor(reconciler(problem, threads))
+        auditor = reconciler(problem, threads).variant(audit=True)
         found, _ = auditor.gather(blocks, blocks[0].schema, "the data")
     assert not found.fit.scans  # an audit keeps no rows
-    return auditor.audit(found)
+    return audit_rows(auditor.problem, found)
 
 
 # --- the independent path ---------------------------------------------------------------------
@@ -208,10 +208,10 @@ def test_blocks_threads_and_packing_do_not_change_an_audit(seed: int) -> None:
     assert audited(problem, sizes, threads=2) == whole
     # as Spark's workers do it, two tasks and the sum of what they send
     with quietly():
-        auditor = Auditor(reconciler(problem))
+        auditor = reconciler(problem).variant(audit=True)
     blocks = batches_of(problem, sizes)
     _, _, layout = gathered(problem)
-    scanner = auditor.scanner(layout)
+    scanner = auditor.problem.scanner(layout)
     task = ScanTask(scanner, tuple(blocks[0].schema.names))
     total = Gathered.nothing(scanner.rules, layout.n_classes)
     for share in (blocks[::2], blocks[1::2]):
@@ -219,7 +219,7 @@ def test_blocks_threads_and_packing_do_not_change_an_audit(seed: int) -> None:
         found, size = unpack_gathered(sent.column(2)[0].as_buffer())
         assert size == 0
         total.merge(found)
-    assert auditor.audit(total) == whole
+    assert audit_rows(auditor.problem, total) == whole
 
 
 @pytest.mark.parametrize("seed", [s for s in SEEDS if ALGORITHMS[s % 4] == "redcal"])
@@ -318,12 +318,12 @@ def test_judged_rows_are_audited_but_not_to_be_fixed() -> None:
     problem = case(SEEDS[0])
     blocks = batches_of(problem, [len(problem.f1) // 2])
     with quietly():
-        auditor = Auditor(reconciler(problem))
+        auditor = reconciler(problem).variant(audit=True)
         fitted, _ = auditor.gather(blocks[:1], blocks[0].schema, "the data")
         judged, _ = auditor.gather(blocks[1:], blocks[0].schema, "the data")
     both = Gathered(fitted.fit, judged.fit)
-    found = auditor.audit(both)
-    assert found["to_fix"] == auditor.audit(fitted)["to_fix"]
+    found = audit_rows(auditor.problem, both)
+    assert found["to_fix"] == audit_rows(auditor.problem, fitted)["to_fix"]
     assert {k: v for k, v in found.items() if k != "to_fix"} == {
         k: v for k, v in audited(problem).items() if k != "to_fix"
     }

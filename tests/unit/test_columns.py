@@ -395,7 +395,7 @@ def test_more_rows_than_int64_sums_can_take(rows: int) -> None:
     made = reconciler()
     gathered, _ = made.gather(table().to_batches(), table().schema, "the data")
     gathered.rows = 2**37 - 1
-    made.check_gathered(gathered, "scores")
+    made.problem.check(gathered, "scores")
     gathered.rows = rows
-    told = refused(InputError, lambda: made.check_gathered(gathered, "scores"))
+    told = refused(InputError, lambda: made.problem.check(gathered, "scores"))
     assert told == f"scores has {rows:,} rows; exact sums need fewer than 2^37"

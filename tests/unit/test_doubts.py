@@ -15,8 +15,8 @@ import yaml
 from redcal_spark import ReconciledPair, Reconciler
 from redcal_spark.cli import main
 from redcal_spark.core.parameters import Parameters
+from redcal_spark.core.problem import few_rows
 from redcal_spark.errors import FitWarning
-from redcal_spark.model.guard import few_rows
 
 COSTS = [[0, 5], [1, 0]]
 FEW = (

@@ -16,8 +16,9 @@ from redcal_spark.core.history import Point, history
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.metrics import Totals
 from redcal_spark.core.parameters import Parameters, auto_beta
+from redcal_spark.core.problem import beta_warning
 from redcal_spark.errors import UsageError
-from redcal_spark.model.guard import best_prefix, beta_warning, cut, mean_loss, warning
+from redcal_spark.model.guard import best_prefix, cut, mean_loss, warning
 from redcal_spark.model.pair import ReconciledPair
 from tests import oracle, problems
 from tests.helpers import gathered, prefix, refused

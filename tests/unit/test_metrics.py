@@ -90,7 +90,7 @@ def case(seed: int) -> Problem:
 def points_of(problem: Problem, sizes: list[int], threads: int = 1) -> list[Point]:
     pair = fit(problem)
     model, found, layout = gathered(problem, sizes, threads)
-    rules = model.rules(layout.binary)
+    rules = model.problem.rules(layout.binary)
     spread = partial(ordered, threads=threads)
     return history(found.fit.totals, found.fit.scans, rules, pair.log, spread)
 
@@ -120,7 +120,7 @@ def test_blocks_and_threads_do_not_change_history(seed: int) -> None:
 def test_totals_add_up_and_can_be_taken_away(seed: int) -> None:
     problem = case(seed)
     model = reconciler(problem)
-    rules, block = model.rules(problem.binary), block_of(problem)
+    rules, block = model.problem.rules(problem.binary), block_of(problem)
     whole = measure(block, rules)
     assert by_package(problem, whole, model.losses) == by_hand(
         problem, oracle.grid_scores(problem.f1), oracle.grid_scores(problem.f2)

@@ -19,8 +19,8 @@ from redcal_spark.backends.local.store import DeltaRsStore
 from redcal_spark.config.load import config_from_tree
 from redcal_spark.config.schema import Config
 from redcal_spark.core.parameters import Parameters
+from redcal_spark.core.problem import beta_warning
 from redcal_spark.errors import RedcalError
-from redcal_spark.model.guard import beta_warning
 from redcal_spark.runs.job import Job
 from redcal_spark.settings import KEYS, called_from_python, of_a_job, setting
 from tests.unit.test_layers import ROOT

@@ -14,6 +14,7 @@ from redcal_spark.algorithms.engine import Engine
 from redcal_spark.backends.counters import Counters
 from redcal_spark.backends.spark.errors import is_sparks
 from redcal_spark.backends.spark.frames import (
+    apply_to_frame,
     arrow_schema,
     column,
     layout_of,
@@ -33,14 +34,14 @@ from redcal_spark.backends.target import Target
 from redcal_spark.backends.views import Made
 from redcal_spark.config.schema import Config
 from redcal_spark.core.columns import Layout
+from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.history import Point
 from redcal_spark.core.kernel import Scan
 from redcal_spark.core.multiset import CompareTask, FetchTask, SumTask
+from redcal_spark.core.problem import Problem
 from redcal_spark.core.roles import Roles
 from redcal_spark.core.splits import Split
 from redcal_spark.errors import InputError, RedcalError
-from redcal_spark.model.pair import ReconciledPair
-from redcal_spark.model.reconciler import Reconciler
 
 
 class OnSpark:
@@ -80,35 +81,35 @@ class OnSpark:
     def scan(
         self,
         table: Table,
-        reconciler: Reconciler,
+        problem: Problem,
         wanted: list[str],
         split: Split | None,
         progress: Callable[[int], Any],
     ) -> ScannedOnSpark:
         source = _frame(table)
-        layout = layout_of(source.frame, reconciler.columns, reconciler.n_classes, where=table.name)
+        layout = layout_of(source.frame, problem.columns, problem.n_classes, where=table.name)
         scratch = Scratch(self._spark, self._scratch, self.counters)
         try:
             found = scan_frame(
                 source.frame,
-                reconciler.scanner(layout, split),
+                problem.scanner(layout, split),
                 scratch,
                 self._budget,
                 self._threads,
             )
-            reconciler.check_gathered(found.gathered, table.name)
+            problem.check(found.gathered, table.name)
         except BaseException as err:
             scratch.close()
             if isinstance(err, Exception) and is_sparks(err):
                 raise source.explain(err) from err
             raise
         progress(found.gathered.rows)
-        return ScannedOnSpark(found, layout, reconciler, scratch)
+        return ScannedOnSpark(found, layout, problem, scratch)
 
     def write_rows(
         self,
         table: Table,
-        pair: ReconciledPair,
+        pair: Fitted,
         target: Target,
         commit: Commit,
         progress: Callable[[int], Any],
@@ -134,7 +135,7 @@ class OnSpark:
         progress(written)
         return version, written
 
-    def _counted(self, source: SparkTable, pair: ReconciledPair, first: InputError) -> InputError:
+    def _counted(self, source: SparkTable, pair: Fitted, first: InputError) -> InputError:
         """The bad rows of the whole table. first: those of the task that met some first."""
         layout = layout_of(source.frame, pair.columns, pair.n_classes, False, source.name)
         try:
@@ -146,7 +147,7 @@ class OnSpark:
                 raise
         return first
 
-    def stream(self, config: Config, pair: ReconciledPair, model: tuple[str, str]) -> Stream:
+    def stream(self, config: Config, pair: Fitted, model: tuple[str, str]) -> Stream:
         return stream_of(self.store, config, pair, model)
 
     def compared(self, table: Table, task: CompareTask, made: Made | None) -> list[pa.RecordBatch]:
@@ -188,18 +189,18 @@ class OnSpark:
 class ScannedOnSpark:
     """The scan's counts, and its active rows: at the driver if they fit, else in scratch."""
 
-    def __init__(self, scan: SparkScan, layout: Layout, reconciler: Reconciler, scratch: Scratch):
+    def __init__(self, scan: SparkScan, layout: Layout, problem: Problem, scratch: Scratch):
         self.gathered = scan.gathered
         self.layout = layout
         self.replayed = 0
         self._scan = scan
-        self._reconciler = reconciler
+        self._problem = problem
         self._scratch = scratch
 
     def engine(self) -> Engine | None:
-        return self._scan.engine(self._reconciler.fitting_rules(self.layout))
+        return self._scan.engine(self._problem.fitting_rules(self.layout))
 
-    def histories(self, pair: ReconciledPair, seen: list[Point] | None) -> dict[str, list[Point]]:
+    def histories(self, pair: Fitted, seen: list[Point] | None) -> dict[str, list[Point]]:
         self.replayed = self._scan.active_rows
         return self._scan.histories(pair.rules, pair.log)
 
@@ -211,7 +212,7 @@ class ScannedOnSpark:
         engine.close()
         return self.gathered.fit.scans
 
-    def again(self, reconciler: Reconciler) -> None:
+    def again(self, problem: Problem) -> None:
         """Their totals would take a job over the rows, which is what a scan is."""
         return None
 
@@ -223,7 +224,7 @@ def _made(table: Table, made: Made) -> DataFrame:
     """The rows as they are written."""
     pair, target, roles = made
     names = target.names(pair.columns, pair.losses)
-    rows: DataFrame = pair.apply_to_frame(_frame(table).frame, names, target.skip, roles)
+    rows: DataFrame = apply_to_frame(_frame(table).frame, pair, names, target.skip, roles)
     return rows
 
 

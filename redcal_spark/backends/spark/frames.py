@@ -19,9 +19,8 @@ from redcal_spark.backends.spark.scratch import Scratch
 from redcal_spark.backends.spark.ship import ship_package
 from redcal_spark.backends.spark.tasks import DDL, ApplyTask, ProblemsTask, dense_batch
 from redcal_spark.core.columns import Columns, Layout, plan
-from redcal_spark.core.kernel import Rules
-from redcal_spark.core.output_columns import OutputNames, extend
-from redcal_spark.core.patches import Patch
+from redcal_spark.core.fitted import Fitted
+from redcal_spark.core.output_columns import OutputNames
 from redcal_spark.core.reading import Problems
 from redcal_spark.core.roles import UNKNOWN, Roles
 from redcal_spark.core.scan import Scanner
@@ -124,31 +123,28 @@ def scan_frame(
 
 def apply_to_frame(
     frame: DataFrame,
-    columns: Columns,
-    n_classes: int,
-    rules: Rules,
-    log: Sequence[Patch],
+    fitted: Fitted,
     names: OutputNames,
     skip: bool,
     roles: Roles = UNKNOWN,
-) -> tuple[DataFrame, Layout]:
+) -> DataFrame:
     """The frame with its new columns: one `mapInArrow`, batch or streaming; nothing runs yet."""
-    layout = layout_of(frame, columns, n_classes, labels=False)
+    layout = layout_of(frame, fitted.columns, fitted.n_classes, labels=False)
+    fitted.check_layout(layout)
     schema = arrow_schema(frame)
     names.check(schema.names, skip, "the data")
     nothing = pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
-    new = extend(nothing, layout, rules, log, names, Problems(), 0, skip).schema
+    new = fitted.apply_batch(nothing, layout, names, skip=skip).schema
     added = [
         StructField(field.name, from_arrow_type(field.type), True)
         for field in list(new)[len(schema) :]
     ]
     ship_package(frame.sparkSession)
-    task = ApplyTask(
-        layout, rules, tuple(log), tuple(frame.columns), names, skip, vectors(frame), roles
-    )
+    log, columns = tuple(fitted.log), tuple(frame.columns)
+    task = ApplyTask(layout, fitted.rules, log, columns, names, skip, vectors(frame), roles)
     fields = [*frame.schema.fields, *added]
     found = nameless(frame).mapInArrow(task, StructType(fields))
-    return plain_text(found, fields), layout
+    return plain_text(found, fields)
 
 
 def problems_of(frame: DataFrame, layout: Layout) -> Problems:

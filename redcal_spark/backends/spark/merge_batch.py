@@ -12,12 +12,12 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql.functions import col, count, expr, lit, rank, when
 from pyspark.sql.functions import sum as sum_
 
-from redcal_spark.backends.spark.frames import column
+from redcal_spark.backends.spark.frames import apply_to_frame, column
 from redcal_spark.backends.spark.merge import USER_METADATA, settings
 from redcal_spark.backends.spark.tables import retried
+from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.output_columns import OutputNames
 from redcal_spark.errors import InputError
-from redcal_spark.model.pair import ReconciledPair
 
 CHANGE, VERSION, TIME = "_change_type", "_commit_version", "_commit_timestamp"  # Delta's own names
 DELETED = "_redcal_deleted"
@@ -33,7 +33,7 @@ class MergeBatch:
     the target knows which batches it has: Delta skips one that it has already.
     """
 
-    pair: ReconciledPair
+    pair: Fitted
     names: OutputNames
     skip: bool
     id: str
@@ -50,7 +50,7 @@ class MergeBatch:
         kept = latest.where(~col(DELETED)).drop(DELETED)
         if not self._check(latest):
             return  # an OPTIMIZE, say, brings no rows
-        rows = self.pair.apply_to_frame(kept, self.names, self.skip)
+        rows = apply_to_frame(kept, self.pair, self.names, self.skip)
         source = rows.withColumn(DELETED, lit(False))
         if self.feed:
             gone = latest.where(DELETED).select(column(self.id), lit(True).alias(DELETED))

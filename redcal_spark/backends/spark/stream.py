@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.functions import lit
 
 from redcal_spark.backends.spark.errors import is_sparks, told
-from redcal_spark.backends.spark.frames import arrow_schema
+from redcal_spark.backends.spark.frames import apply_to_frame, arrow_schema
 from redcal_spark.backends.spark.merge_batch import MergeBatch
 from redcal_spark.backends.spark.tables import (
     Place,
@@ -40,8 +40,8 @@ from redcal_spark.backends.target import RUN_ID, Existing, Target, target_of
 from redcal_spark.config.redaction import Redaction
 from redcal_spark.config.schema import Config
 from redcal_spark.config.section import sibling
+from redcal_spark.core.fitted import Fitted
 from redcal_spark.errors import InputError, RunError, UsageError
-from redcal_spark.model.pair import ReconciledPair
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ OWNER = ", ".join(
 )
 
 
-def stream_of(store: Any, config: Config, pair: ReconciledPair, model: tuple[str, str]) -> Stream:
+def stream_of(store: Any, config: Config, pair: Fitted, model: tuple[str, str]) -> Stream:
     """The stream that a configuration describes. model: its digest, and what people call it."""
     given, target = config.input, target_of(config)
     problems = []
@@ -123,7 +123,7 @@ class Stream:
         self,
         store: Any,
         source: str,
-        pair: ReconciledPair,
+        pair: Fitted,
         target: Target,
         checkpoint: str,
         model: tuple[str, str],
@@ -332,7 +332,7 @@ class Stream:
 
     def _applied(self, frame: DataFrame) -> DataFrame:
         names = self.target.names(self.pair.columns, self.pair.losses)
-        rows: DataFrame = self.pair.apply_to_frame(frame, names, self.target.skip)
+        rows: DataFrame = apply_to_frame(frame, self.pair, names, self.target.skip)
         return rows
 
     def _follow(self, query: Any, stop: threading.Event, listen: Told) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -271,14 +270,15 @@ def _certified(
 
 def _totals(job: Job, rows: Table) -> dict[str, Totals]:
     """The sums of the reconciled scores as they are written."""
-    reader, names = copy(job.reconciler), job.reconciler.columns
-    new = OutputNames(names, reader.losses, job.config.output.suffix)
-    reader.columns = replace(
+    problem = job.reconciler.problem
+    names = problem.columns
+    new = OutputNames(names, problem.losses, job.config.output.suffix)
+    columns = replace(
         names,
         model_1=_same_form(names.model_1, new.of_model(1)),
         model_2=_same_form(names.model_2, new.of_model(2)),
     )
-    scanned = job.scanned(rows, reader, tell=False)
+    scanned = job.scanned(rows, replace(problem, columns=columns), tell=False)
     scanned.close()
     return {name: part.totals for name, part in scanned.gathered.parts.items()}
 

@@ -125,7 +125,7 @@ def redo(job: Job, table: Table) -> Redone:
     """Fit again, and judge."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", JoinWarning)
-        scanned = job.scanned(table, job.reconciler, tell=False)
+        scanned = job.scanned(table, job.reconciler.problem, tell=False)
     try:
         whole = job.reconciler.fit_gathered(
             scanned.gathered, scanned.layout, engine=scanned.engine()

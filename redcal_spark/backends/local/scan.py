@@ -1,0 +1,48 @@
+"""The one scan on this machine: validate every row, count events, keep the active rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+
+from redcal_spark.backends.threads import ordered
+from redcal_spark.core.columns import Layout, plan
+from redcal_spark.core.problem import Problem
+from redcal_spark.core.scan import Gathered, Piece, gather
+from redcal_spark.core.splits import Split
+from redcal_spark.errors import InputError
+
+
+def scan_pieces(
+    problem: Problem,
+    pieces: Iterable[Piece],
+    schema: pa.Schema,
+    where: str,
+    split: Split | None = None,
+    progress: Callable[[int], Any] | None = None,
+    threads: int | None = None,
+) -> tuple[Gathered, Layout]:
+    """What a table's rows say to a problem. Threads read several pieces at once."""
+    first, pieces = _peeked(pieces)
+    layout = plan(schema, problem.columns, where, problem.n_classes, first)
+    if first is None:
+        raise InputError(f"{where} has no rows")
+    spread = partial(ordered, threads=threads)
+    gathered = gather(pieces, problem.scanner(layout, split), spread, progress)
+    problem.check(gathered, where)
+    return gathered, layout
+
+
+def _peeked(pieces: Iterable[Piece]) -> tuple[pa.RecordBatch | None, Iterable[Piece]]:
+    """The first batch that has rows, and the pieces with it still in its place."""
+    stream = iter(pieces)
+    for piece in stream:
+        rows = iter(piece)
+        for item in rows:
+            if item[1].num_rows:
+                return item[1], chain([chain([item], rows)], stream)
+    return None, ()

@@ -1,0 +1,58 @@
+"""What was fitted: the patch log, and all that a replay or a certificate must know of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from redcal_spark.core.columns import Columns, Layout
+from redcal_spark.core.kernel import Rules
+from redcal_spark.core.losses import LossFamily
+from redcal_spark.core.output_columns import OutputNames, extend
+from redcal_spark.core.parameters import Parameters, Resolved, Status
+from redcal_spark.core.patches import PatchLog
+from redcal_spark.core.problem import rules_of
+from redcal_spark.core.reading import Problems
+from redcal_spark.core.roles import UNKNOWN, Roles
+from redcal_spark.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """The data of a reconciled pair. `ReconciledPair` is its face for users."""
+
+    parameters: Parameters
+    resolved: Resolved
+    losses: LossFamily
+    columns: Columns
+    binary: bool
+    n_classes: int
+    rows: int
+    status: Status
+    log: PatchLog
+    zero_calibrations: int
+
+    @property
+    def rules(self) -> Rules:
+        return rules_of(self.parameters, self.losses, self.binary)
+
+    def check_layout(self, layout: Layout) -> None:
+        if layout.binary != self.binary:
+            form = "one column P(class 1)" if self.binary else f"arrays of {self.n_classes} classes"
+            raise InputError(f"the pair was fitted on scores given as {form}; these are not")
+
+    def apply_batch(
+        self,
+        batch: pa.RecordBatch,
+        layout: Layout,
+        names: OutputNames | None = None,
+        problems: Problems | None = None,
+        start: int = 0,
+        skip: bool = False,
+        roles: Roles = UNKNOWN,
+    ) -> pa.RecordBatch:
+        """One batch with its new columns. Bad rows are added to `problems` and pass through."""
+        names = names or OutputNames(self.columns, self.losses)
+        problems = Problems() if problems is None else problems
+        return extend(batch, layout, self.rules, self.log, names, problems, start, skip, roles)

@@ -1,0 +1,145 @@
+"""What is to be solved: parameters, losses, columns, and how rows are looked at for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+from typing import Literal
+
+import numpy as np
+
+from redcal_spark.core.columns import Columns, Layout
+from redcal_spark.core.fixed_point import BITS, MAX_ROWS, exact
+from redcal_spark.core.kernel import Rules
+from redcal_spark.core.losses import LossFamily
+from redcal_spark.core.metrics import Totals
+from redcal_spark.core.parameters import Parameters, auto_beta
+from redcal_spark.core.scan import Gathered, Scanner
+from redcal_spark.core.splits import Split
+from redcal_spark.errors import InputError, ScoreWarning, warn
+from redcal_spark.settings import setting
+
+FAR = 10  # a beta so many times below `auto` fits noise
+FEW = 100  # rows to fit on
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """What is asked of the rows, whoever computes it and wherever they are.
+
+    audit: rows are counted by pairs of actions, and none is kept.
+    """
+
+    parameters: Parameters
+    losses: LossFamily
+    columns: Columns
+    on_bad_rows: Literal["error", "skip"] = "error"
+    audit: bool = False
+
+    @property
+    def n_classes(self) -> int | None:
+        """What losses and class names say, before any data."""
+        if self.losses.n_classes is not None:
+            return self.losses.n_classes
+        return None if self.columns.classes is None else len(self.columns.classes)
+
+    def rules(self, binary: bool) -> Rules:
+        return rules_of(self.parameters, self.losses, binary)
+
+    def fitting_rules(self, layout: Layout) -> Rules:
+        """What fitting needs: for Reconcile no losses."""
+        rules = self.rules(layout.binary)
+        return rules.of_scores() if self.parameters.algorithm == "reconcile" else rules
+
+    def scanner(self, layout: Layout, split: Split | None = None) -> Scanner:
+        """What looks at every row once; Decision Calibration keeps them all."""
+        everywhere = self.parameters.algorithm in ("decision_calibration", "dc_then_redcal")
+        return Scanner(layout, self.rules(layout.binary), everywhere, split, audit=self.audit)
+
+    def check(self, gathered: Gathered, where: str) -> None:
+        """Refuse data that cannot be fitted; tell what is odd."""
+        if not gathered.rows:
+            raise InputError(f"{where} has no rows")
+        if self.on_bad_rows == "error":
+            skip = setting("on_bad_rows", "skip")
+            advice = f"\n  ({skip} passes such rows through untouched)"
+            gathered.problems.raise_if_any(where, advice)
+        if not gathered.fit.rows:
+            raise InputError(
+                f"{where} has no rows to fit on: of {gathered.rows:,} rows "
+                f"{gathered.unlabelled:,} have no label and {gathered.bad:,} cannot be used"
+                + (
+                    f"; the split leaves {gathered.judge.rows:,} to judge by and "
+                    f"{gathered.unused:,} to neither"
+                    if gathered.judge.rows or gathered.unused
+                    else ""
+                )
+            )
+        if gathered.rows >= MAX_ROWS:
+            raise InputError(f"{where} has {gathered.rows:,} rows; exact sums need fewer than 2^37")
+        if gathered.off_sum:
+            warn(
+                f"{where}: on {gathered.off_sum:,} of {gathered.rows:,} rows the scores of a model "
+                "do not sum to 1 (by more than 0.001); they are used as they are",
+                ScoreWarning,
+            )
+
+    def doubts(self, gathered: Gathered) -> list[str]:
+        """What to say before a fit that is perhaps not meant, of the rows it would be fitted on."""
+        totals = gathered.fit.totals
+        doubts = (
+            few_rows(self.parameters, totals.rows),
+            one_class(totals, self.columns.classes),
+            beta_warning(self.parameters, totals.rows),
+        )
+        return [text for text in doubts if text is not None]
+
+
+def rules_of(parameters: Parameters, losses: LossFamily, binary: bool) -> Rules:
+    """Thresholds as integers. Reconcile's alpha is of probability: its events count any margin."""
+    alpha = Fraction(0) if parameters.alpha is None else exact(parameters.alpha)
+    scores_only = parameters.algorithm == "reconcile"
+    margin = Fraction(0) if scores_only else alpha
+    thresholds = tuple(loss.threshold(margin) for loss in losses.losses)
+    return Rules(losses, thresholds, int(alpha * (1 << BITS) // 1) if scores_only else None, binary)
+
+
+def few_rows(parameters: Parameters, rows: int) -> str | None:
+    """What to say if a fit rests on few rows, or if one row alone is enough for a patch."""
+    eta = None if parameters.algorithm == "decision_calibration" else parameters.eta
+    least = None if eta is None else max(1, ceil(exact(eta) * rows))
+    if rows >= FEW and least != 1:
+        return None
+    told = "1 row" if rows == 1 else f"{rows:,} rows"
+    if least is not None:
+        event = "one row" if least == 1 else f"{least} rows"
+        told += f", where an event of {event} reaches {setting('eta', eta)},"
+    return f"the fit rests on {told} and may not hold on other rows"
+
+
+def beta_warning(parameters: Parameters, rows: int) -> str | None:
+    """What to say if beta is far below `auto` for so many fitting rows."""
+    if parameters.beta == "auto" or not parameters.needs_losses:
+        return None
+    alone = parameters.algorithm == "decision_calibration" or parameters.eta is None
+    auto = auto_beta(Fraction(1) if alone else exact(parameters.eta or 1), rows)
+    given = exact(parameters.beta)
+    if given * FAR > auto:
+        return None
+    return (
+        f"{setting('beta')} {float(given):g} is {float(auto / given):,.0f} times below the noise "
+        f"of {rows:,} rows, so that patches would fit that; {setting('beta', 'auto')} would be "
+        f"{float(auto):g}"
+    )
+
+
+def one_class(totals: Totals, names: Sequence[str] | None) -> str | None:
+    """Labels that are all alike are seldom what someone meant; for Reconcile they are not known."""
+    found = np.flatnonzero(totals.labels[0].sum(axis=0))
+    if len(found) != 1:
+        return None
+    k = int(found[0])
+    called = f"class {k}" if names is None else repr(names[k])
+    return f"all {totals.rows:,} fitting rows have the same label, {called}"
