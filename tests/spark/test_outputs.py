@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -68,7 +69,7 @@ def test_rows_as_they_arrive(spark: Any, river: River, mode: str) -> None:
     assert found == river.expected()
     assert {row["split"] for row in found} == {None}
     # the checkpoint knows the model by its oldest form: one of an earlier release is not refused
-    [owner] = spark.read.json("out/rows_checkpoint/stream").collect()
+    [owner] = spark.read.json(str(Path("out/rows_checkpoint/stream").absolute())).collect()
     first = ReconciledPair.load("model.json").to_json() | {"schema_version": 1}
     for loss in first["losses"]:
         del loss["bits"], loss["quantised"]
