@@ -133,7 +133,7 @@ def _compared(
     more = False
     while True:
         sums = [
-            unpacked(keyed, job.work.compared(table, SumTask(keyed), how)) for table, how in sides
+            unpacked(job.work.compared(table, SumTask(keyed), how)) for table, how in sides
         ]
         found = gap(keyed, *sums)
         if found is None:
@@ -168,7 +168,7 @@ def _named_runs(
     keyed = Keyed(tuple(columns), id)
     everything = written.everything
     sums = [
-        unpacked(keyed, job.work.compared(table, SumTask(keyed), how))
+        unpacked(job.work.compared(table, SumTask(keyed), how))
         for table, how in ((source, made), (written.rows, None))
     ]
     found = gap(keyed, *sums)

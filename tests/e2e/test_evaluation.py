@@ -283,6 +283,21 @@ def test_ids_that_are_there_twice(work: Work) -> None:
     )
 
 
+def test_rows_of_one_id_that_exchange_a_cell(work: Work) -> None:
+    """No column has other values under that id, and no label is touched: only whole rows tell."""
+    table = scores(200)
+    write(table.set_column(0, "case", pa.array([1_000 + i // 2 for i in range(200)])))
+    work.ran()
+    rows = read("out/rows")
+    plain = rows.to_pylist()
+    one, two = (i for i, row in enumerate(plain) if row["case"] == 1_003)
+    plain[one]["note"], plain[two]["note"] = plain[two]["note"], plain[one]["note"]
+    put("out/rows", pa.Table.from_pylist(plain, rows.schema))
+    code, told = told_of(work)
+    assert code == 1
+    assert [(one["column"], one["row"]) for one in found(told)] == [("note", {"case": 1_003})] * 2
+
+
 def test_a_fit_without_rows(work: Work) -> None:
     work.ran("fit")
     code, told = told_of(work)
