@@ -298,6 +298,17 @@ def test_rows_of_one_id_that_exchange_a_cell(work: Work) -> None:
     assert [(one["column"], one["row"]) for one in found(told)] == [("note", {"case": 1_003})] * 2
 
 
+def test_nanoseconds_before_1970(work: Work) -> None:
+    """Delta has no place for them: what is written is what Delta makes of them, and no tampering."""
+    table = scores(200)
+    moments = pa.array([-1_234_567_891 + 500 * i for i in range(200)], pa.timestamp("ns"))
+    write(table.append_column("moment", moments))
+    work.ran()
+    assert told_of(work)[0] == 0
+    change("out/rows", "rows", "moment", PLACE)
+    assert told_of(work)[0] == 1
+
+
 def test_a_fit_without_rows(work: Work) -> None:
     work.ran("fit")
     code, told = told_of(work)
