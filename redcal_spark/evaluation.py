@@ -20,6 +20,7 @@ from redcal_spark.models import Applied, applied_by, roles_applied
 from redcal_spark.output import OutputNames
 from redcal_spark.pair import ReconciledPair
 from redcal_spark.past import check_kept
+from redcal_spark.redaction import VARIABLE
 from redcal_spark.redone import Redone, Source, job_of, plain, recorded_job, redo, source_of
 from redcal_spark.row_checks import Written, check_rows, input_left, of_input, written_by
 from redcal_spark.runs import Job
@@ -117,6 +118,12 @@ def _evaluate(
         check_kept(row)
         if row.status in UNFINISHED:
             told = f"run {row.run_id} did not finish ({row.status}): go on with: redcal resume"
+            found.checked.append(Checked("run", row.run_id, job.tables.runs, unchecked=[told]))
+            return
+        names = sorted({name[1] for name in VARIABLE.finditer(row.config) if name[1]})
+        if names and job.digest != row.config_digest:
+            told = f"the configuration of run {row.run_id} has environment variables, and with "
+            told += f"their values of today it is another one: set {', '.join(names)} as then"
             found.checked.append(Checked("run", row.run_id, job.tables.runs, unchecked=[told]))
             return
         if _of_another_configuration(job, row):

@@ -132,9 +132,7 @@ def _compared(
     sides = ((source, made), (rows, None))
     more = False
     while True:
-        sums = [
-            unpacked(job.work.compared(table, SumTask(keyed), how)) for table, how in sides
-        ]
+        sums = [unpacked(job.work.compared(table, SumTask(keyed), how)) for table, how in sides]
         found = gap(keyed, *sums)
         if found is None:
             return [], more

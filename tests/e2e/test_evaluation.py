@@ -298,8 +298,26 @@ def test_rows_of_one_id_that_exchange_a_cell(work: Work) -> None:
     assert [(one["column"], one["row"]) for one in found(told)] == [("note", {"case": 1_003})] * 2
 
 
+def test_a_variable_that_has_another_value_by_now(
+    work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ledger keeps names, not values: what the run read and split cannot be made again."""
+    monkeypatch.setenv("DRAW", "first")
+    work.tree["input"]["split"] = {"judge_fraction": 0.5, "salt": "${DRAW}"}
+    work.ran()
+    assert told_of(work)[0] == 0
+    monkeypatch.setenv("DRAW", "second")
+    code, told = told_of(work)
+    assert code == 3
+    assert [one["findings"] for one in told["checked"]] == [[]]
+    assert "set DRAW as then" in json.dumps(told["checked"])
+    monkeypatch.setenv("DRAW", "first")
+    change("out/rows_runs", "rows_runs", "config_digest", 0)
+    assert told_of(work)[0] == 1
+
+
 def test_nanoseconds_before_1970(work: Work) -> None:
-    """Delta has no place for them: what is written is what Delta makes of them, and no tampering."""
+    """Delta has no place for them: what it makes of them is no tampering."""
     table = scores(200)
     moments = pa.array([-1_234_567_891 + 500 * i for i in range(200)], pa.timestamp("ns"))
     write(table.append_column("moment", moments))
