@@ -84,7 +84,9 @@ def _known(column: pa.Array) -> Hashes:
         return _decimals(column)
     if pa.types.is_timestamp(kind):
         ticks = _ticks(column)
-        units = ticks // 1_000 if kind.unit == "ns" else ticks * MICROS[kind.unit]
+        # Delta keeps microseconds, and delta-rs cuts off what is below: towards 0, before 1970 too
+        cut = (ticks + 999 * (ticks < 0)) // 1_000
+        units = cut if kind.unit == "ns" else ticks * MICROS[kind.unit]
         return mix(units.view(np.uint64) ^ SALT["moment" if kind.tz is None else "zoned"])
     if pa.types.is_date(kind):
         return _numbers(column.cast(pa.date32()).cast(pa.int32()), "date")

@@ -1,20 +1,21 @@
 """Two tables compared as multisets of rows, wherever they are, in any order.
 
-Every row falls into a bucket by its key: its id, or all of it where there is none. Per bucket and
-column the hashes of cells are added up, each bound to its row's key. Equal sums: equal columns. Of
-buckets that differ the rows are fetched, and `differences` says which cells are not the same.
+Every row falls into a bucket by its key: its id, or all of it where there is none. Per bucket the
+hashes of whole rows are added up: of single cells they would not show two rows of one id that
+exchange one. Equal sums: equal rows. Of buckets that differ the rows are fetched, and `differences`
+says which cells are not the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from redcal_spark.core.cells import Hashes, cell_hashes, combined, mix, salt
+from redcal_spark.core.cells import Hashes, cell_hashes, combined, mix
 
 BITS = 7  # of a key that choose its bucket
 BUCKETS = 1 << BITS
@@ -22,7 +23,7 @@ LEVELS = 64 // BITS
 ROWS = 2**20  # at a time, at most: sums of halves of hashes stay exact in float64
 FETCHED = 20_000  # rows of buckets that differ, about
 
-Sums = npt.NDArray[np.uint64]  # buckets x (1 + columns); the first column counts rows
+Sums = npt.NDArray[np.uint64]  # buckets x 2: how many rows, and the sum of their hashes
 Batches = Iterable[pa.RecordBatch]
 
 
@@ -40,41 +41,38 @@ class Keyed:
     def below(self, bucket: int) -> Keyed:
         return Keyed(self.columns, self.id, (*self.path, bucket))
 
-    def hashes(self, batch: pa.RecordBatch) -> tuple[Hashes, list[Hashes], Sums]:
-        """The keys of the rows that are meant, the hashes of their cells, and where they are."""
+    def hashes(self, batch: pa.RecordBatch) -> tuple[Hashes, Hashes, Sums]:
+        """The keys of the rows that are meant, the hashes of the rows, and where they are."""
         cells = [cell_hashes(_column(batch, name)) for name in self.columns]
-        if self.id is None:
-            keys = combined(cells) if cells else np.zeros(batch.num_rows, np.uint64)
-        else:
-            keys = mix(cell_hashes(batch.column(self.id)))
+        rows = combined(cells) if cells else np.zeros(batch.num_rows, np.uint64)
+        keys = rows if self.id is None else mix(cell_hashes(batch.column(self.id)))
         if not self.path:
-            return keys, cells, np.arange(len(keys), dtype=np.uint64)
+            return keys, rows, np.arange(len(keys), dtype=np.uint64)
         first = 0
         for bucket in self.path:
             first = (first << BITS) | bucket
         shift = np.uint64(64 - BITS * len(self.path))
         chosen = np.flatnonzero(keys >> shift == np.uint64(first))
-        return keys[chosen], [cell[chosen] for cell in cells], chosen.astype(np.uint64)
+        return keys[chosen], rows[chosen], chosen.astype(np.uint64)
 
     def bucket(self, keys: Hashes) -> npt.NDArray[np.intp]:
         shift = np.uint64(64 - BITS * (len(self.path) + 1))
         return ((keys >> shift) & np.uint64(BUCKETS - 1)).astype(np.intp)
 
 
-def nothing(keyed: Keyed) -> Sums:
-    return np.zeros((BUCKETS, 1 + len(keyed.columns)), np.uint64)
+def nothing() -> Sums:
+    return np.zeros((BUCKETS, 2), np.uint64)
 
 
 def sums(keyed: Keyed, batches: Batches) -> Sums:
     """They add up, modulo 2^64."""
-    total = nothing(keyed)
+    total = nothing()
     for batch in batches:
         for start in range(0, batch.num_rows, ROWS):
-            keys, cells, _ = keyed.hashes(batch.slice(start, ROWS))
+            keys, rows, _ = keyed.hashes(batch.slice(start, ROWS))
             bucket = keyed.bucket(keys)
             total[:, 0] += np.bincount(bucket, minlength=BUCKETS).astype(np.uint64)
-            for place, cell in enumerate(cells):
-                total[:, 1 + place] += _added(bucket, mix(cell ^ mix(keys ^ salt(place))))
+            total[:, 1] += _added(bucket, mix(rows))
     return total
 
 
@@ -128,9 +126,9 @@ def _named(batch: pa.RecordBatch, names: tuple[str, ...]) -> pa.RecordBatch:
     return batch.rename_columns(list(names)) if names else batch
 
 
-def unpacked(keyed: Keyed, found: Batches) -> Sums:
+def unpacked(found: Batches) -> Sums:
     """All that `SumTask` gave, added up."""
-    total = nothing(keyed)
+    total = nothing()
     for batch in found:
         for cell in batch.column(0):
             total += np.frombuffer(cell.as_buffer(), np.uint64).reshape(total.shape)
@@ -164,9 +162,3 @@ def gap(keyed: Keyed, expected: Sums, written: Sums) -> Gap | None:
         return Gap(keyed.below(int(apart[0])), frozenset(), len(apart) > 1)
     some = max(1, int(np.searchsorted(np.cumsum(rows), np.uint64(FETCHED), side="right")))
     return Gap(keyed, frozenset(apart[:some].tolist()), some < len(apart))
-
-
-def columns_apart(keyed: Keyed, expected: Sums, written: Sums) -> Sequence[str]:
-    """The columns whose sums differ."""
-    apart = (expected != written).any(axis=0)[1:]
-    return [name for name, differs in zip(keyed.columns, apart, strict=True) if differs]

@@ -283,6 +283,50 @@ def test_ids_that_are_there_twice(work: Work) -> None:
     )
 
 
+def test_rows_of_one_id_that_exchange_a_cell(work: Work) -> None:
+    """No column has other values under that id, and no label is touched: only whole rows tell."""
+    table = scores(200)
+    write(table.set_column(0, "case", pa.array([1_000 + i // 2 for i in range(200)])))
+    work.ran()
+    rows = read("out/rows")
+    plain = rows.to_pylist()
+    one, two = (i for i, row in enumerate(plain) if row["case"] == 1_003)
+    plain[one]["note"], plain[two]["note"] = plain[two]["note"], plain[one]["note"]
+    put("out/rows", pa.Table.from_pylist(plain, rows.schema))
+    code, told = told_of(work)
+    assert code == 1
+    assert [(one["column"], one["row"]) for one in found(told)] == [("note", {"case": 1_003})] * 2
+
+
+def test_a_variable_that_has_another_value_by_now(
+    work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ledger keeps names, not values: what the run read and split cannot be made again."""
+    monkeypatch.setenv("DRAW", "first")
+    work.tree["input"]["split"] = {"judge_fraction": 0.5, "salt": "${DRAW}"}
+    work.ran()
+    assert told_of(work)[0] == 0
+    monkeypatch.setenv("DRAW", "second")
+    code, told = told_of(work)
+    assert code == 3
+    assert [one["findings"] for one in told["checked"]] == [[]]
+    assert "set DRAW as then" in json.dumps(told["checked"])
+    monkeypatch.setenv("DRAW", "first")
+    change("out/rows_runs", "rows_runs", "config_digest", 0)
+    assert told_of(work)[0] == 1
+
+
+def test_nanoseconds_before_1970(work: Work) -> None:
+    """Delta has no place for them: what it makes of them is no tampering."""
+    table = scores(200)
+    moments = pa.array([-1_234_567_891 + 500 * i for i in range(200)], pa.timestamp("ns"))
+    write(table.append_column("moment", moments))
+    work.ran()
+    assert told_of(work)[0] == 0
+    change("out/rows", "rows", "moment", PLACE)
+    assert told_of(work)[0] == 1
+
+
 def test_a_fit_without_rows(work: Work) -> None:
     work.ran("fit")
     code, told = told_of(work)

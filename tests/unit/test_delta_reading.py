@@ -115,6 +115,19 @@ def test_a_file_without_ids_is_refused_where_they_are_asked_for() -> None:
         rows_of("t")
 
 
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_name_that_differs_in_case_is_not_taken_for_a_younger_column(nested: bool) -> None:
+    """Spark reads such a file's values; null in their place would look like missing labels."""
+    inner = [column("Y", "long"), column("z", "long")]
+    stored = pa.table({"y": [1, 0], "z": [3, 4]})
+    if nested:
+        inner = [column("s", struct_of(*inner))]
+        stored = pa.table({"s": stored.to_struct_array()})
+    write_log("t", inner, [file_of("t", stored, "a.parquet")])
+    with pytest.raises(UnsupportedTable, match=r"calls column 'Y' 'y'; use --engine spark$"):
+        rows_of("t")
+
+
 def test_nested_fields_are_mapped_too() -> None:
     """A renamed field, a new one and one of an old name, in a struct, an array and a map."""
 

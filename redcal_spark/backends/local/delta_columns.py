@@ -7,7 +7,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from redcal_spark.backends.delta_protocol import Mapping
+from redcal_spark.backends.delta_protocol import Mapping, not_read
 from redcal_spark.backends.delta_types import is_list
 from redcal_spark.errors import InputError
 
@@ -32,7 +32,7 @@ class StoredColumns:
     def names(self, file: pa.Schema, columns: Sequence[str]) -> list[str]:
         """What the file calls those of the columns that it has."""
         there = self._there(file)
-        wanted = (there.get(self._key(self._mapped.field(name))) for name in columns)
+        wanted = (self._stored(there, self._mapped.field(name)) for name in columns)
         return [field.name for field in wanted if field is not None]
 
     def find(self, batch: pa.RecordBatch, columns: Sequence[str]) -> dict[str, pa.Array]:
@@ -41,7 +41,7 @@ class StoredColumns:
         found = {}
         for name in columns:
             wanted = self._mapped.field(name)
-            stored = there.get(self._key(wanted))
+            stored = self._stored(there, wanted)
             if stored is None:
                 found[name] = pa.nulls(batch.num_rows, self.schema.field(name).type)
             else:
@@ -66,6 +66,20 @@ class StoredColumns:
                 f"{field.name!r}"
             )
         return bytes(found)
+
+    def _stored(self, there: dict[bytes, pa.Field], wanted: pa.Field) -> pa.Field | None:
+        """The field of a file, if it has it.
+
+        Spark may take one that differs in upper and lower case, so that null would be a guess.
+        """
+        key = self._key(wanted)
+        if key in there or self._mapping == "id":
+            return there.get(key)
+        same = [name for name in there if name.decode().casefold() == key.decode().casefold()]
+        if same:
+            why = f"a file of it calls column {key.decode()!r} {same[0].decode()!r}"
+            raise not_read(self._table, why)
+        return None
 
     def _there(self, fields: Sequence[pa.Field]) -> dict[bytes, pa.Field]:
         if self._mapping != "id":
@@ -97,7 +111,7 @@ class StoredColumns:
         parts = dict(zip((field.name for field in _fields(kind)), array.flatten(), strict=True))
         found = []
         for field in _fields(wanted):
-            stored = there.get(self._key(field))
+            stored = self._stored(there, field)
             if stored is None:
                 found.append(pa.nulls(len(array), plain(field).type))
             else:

@@ -9,6 +9,7 @@ from typing import Any
 from redcal_spark import __version__
 from redcal_spark.backends.store import Table
 from redcal_spark.certificate.certify import Certificate, certify
+from redcal_spark.config.redaction import VARIABLE
 from redcal_spark.core.columns import ScoreColumns
 from redcal_spark.core.differences import Difference, Words
 from redcal_spark.core.metrics import Metrics, Totals
@@ -130,6 +131,12 @@ def _evaluate(
         check_kept(row)
         if row.status in UNFINISHED:
             told = f"run {row.run_id} did not finish ({row.status}): go on with: redcal resume"
+            found.checked.append(Checked("run", row.run_id, job.tables.runs, unchecked=[told]))
+            return
+        names = sorted({name[1] for name in VARIABLE.finditer(row.config) if name[1]})
+        if names and job.digest != row.config_digest:
+            told = f"the configuration of run {row.run_id} has environment variables, and with "
+            told += f"their values of today it is another one: set {', '.join(names)} as then"
             found.checked.append(Checked("run", row.run_id, job.tables.runs, unchecked=[told]))
             return
         if _of_another_configuration(job, row):

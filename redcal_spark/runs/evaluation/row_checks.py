@@ -132,9 +132,7 @@ def _compared(
     sides = ((source, made), (rows, None))
     more = False
     while True:
-        sums = [
-            unpacked(keyed, job.work.compared(table, SumTask(keyed), how)) for table, how in sides
-        ]
+        sums = [unpacked(job.work.compared(table, SumTask(keyed), how)) for table, how in sides]
         found = gap(keyed, *sums)
         if found is None:
             return [], more
@@ -168,7 +166,7 @@ def _named_runs(
     keyed = Keyed(tuple(columns), id)
     everything = written.everything
     sums = [
-        unpacked(keyed, job.work.compared(table, SumTask(keyed), how))
+        unpacked(job.work.compared(table, SumTask(keyed), how))
         for table, how in ((source, made), (written.rows, None))
     ]
     found = gap(keyed, *sums)
