@@ -51,7 +51,8 @@ class Compared:
 
     def metrics(self, split: str) -> list[Metrics]:
         """Of every point in turn."""
-        return [Metrics(point.totals, self.pair.losses) for point in self.histories[split]]
+        losses, binary = self.pair.losses, self.pair.binary
+        return [Metrics(point.totals, losses, binary) for point in self.histories[split]]
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; a point's rows are those of the history table, and Brier sums text."""

@@ -47,8 +47,8 @@ def comparison_tables(found: Sequence[Compared]) -> list[Table | str]:
 
 
 def mean_brier(metrics: Metrics) -> Fraction:
-    """Of both models."""
-    return (metrics.brier(1) + metrics.brier(2)) / 2
+    """Of both models; of one column P(1) the usual (f - y)^2."""
+    return (metrics.usual_brier(1) + metrics.usual_brier(2)) / 2
 
 
 def mean_gap(metrics: Metrics, loss: int) -> Fraction:
