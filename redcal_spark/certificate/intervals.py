@@ -21,7 +21,6 @@ from redcal_spark.core.paired import Moments, Range
 CONFIDENCE = Fraction(19, 20)
 BINOMIAL = "exact binomial (Clopper-Pearson)"
 BERNSTEIN = "empirical Bernstein (Maurer and Pontil)"
-HOEFFDING = "Hoeffding, for means of bounded values"
 
 _DIGITS = 12
 _STEPS = 64, 1 << 16  # terms of a tail at a time, at first and at most
@@ -114,27 +113,6 @@ def binomial(hits: int, rows: int, confidence: Fraction = CONFIDENCE, at_once: i
 
 def _together(at_once: int) -> str:
     return "" if at_once == 1 else f", {at_once:,} at once"
-
-
-def bounded_mean(
-    mean: Fraction,
-    rows: int,
-    low: Fraction,
-    high: Fraction,
-    confidence: Fraction = CONFIDENCE,
-) -> Interval:
-    """The interval for the mean of independent values in [low, high], by Hoeffding's inequality.
-
-    It asks nothing else of the values, and is wide for it: mean +- (high - low) sqrt(ln(2 / delta)
-    / (2 rows)), delta = 1 - confidence.
-    """
-    if rows < 1 or not low <= mean <= high:
-        raise ValueError(f"{float(mean)} is no mean of {rows} values in [{low}, {high}]")
-    with localcontext(Context(prec=40)):
-        delta = _decimal(1 - confidence)
-        reach = _decimal(high - low) * ((2 / delta).ln() / (2 * rows)).sqrt()
-        half = Fraction(_outwards(reach, ROUND_CEILING))
-    return Interval(max(low, mean - half), min(high, mean + half), confidence, HOEFFDING)
 
 
 def _decimal(x: Fraction) -> Decimal:

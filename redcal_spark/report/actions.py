@@ -179,7 +179,9 @@ def _gap_line(
 ) -> GapLine:
     before, after = pair
     model, action = before["model"], report.actions[loss][before["action"]]
-    fresh = split == "judge"  # after the fit, the fitting rows are no sample any more
+    # after the fit, the fitting rows are no sample any more; nor are those that the guard chose by
+    chosen = report.certificate is not None and report.certificate.candidates > 1
+    fresh = split == "judge" and not chosen
     style = "one" if model == 1 else "two"
     marks = [
         Gap(before["gap"], before["low"], before["high"], f"{style} before"),

@@ -52,7 +52,8 @@ class Compared:
 
     def metrics(self, split: str) -> list[Metrics]:
         """Of every point in turn."""
-        return [Metrics(point.totals, self.pair.losses) for point in self.histories[split]]
+        losses, binary = self.pair.losses, self.pair.binary
+        return [Metrics(point.totals, losses, binary) for point in self.histories[split]]
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; a point's rows are those of the history table, and Brier sums text."""
@@ -167,8 +168,8 @@ def _fitted(reconciler: Reconciler, scanned: Scanned, listener: Listener) -> Com
 
 
 def mean_brier(metrics: Metrics) -> Fraction:
-    """Of both models."""
-    return (metrics.brier(1) + metrics.brier(2)) / 2
+    """Of both models; of one column P(1) the usual (f - y)^2."""
+    return (metrics.usual_brier(1) + metrics.usual_brier(2)) / 2
 
 
 def mean_gap(metrics: Metrics, loss: int) -> Fraction:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 import yaml
@@ -189,6 +190,45 @@ def test_fail_on_rows_and_on_nothing_new(work: Work) -> None:
     told = work.redcal("run", "--fail-on", "unchanged")
     assert (told.code, "there was nothing new" in told.err) == (1, True)
     assert work.redcal("run", "--fail-on", "bad_rows,held").code == 0
+
+
+def turned(rows: int = 800) -> pa.Table:
+    """The models differ on every row. On fitting rows the second is right, on others the first."""
+    fold = np.where(np.arange(rows) % 2, "test", "train")
+    one, two = [0.97, 0.01, 0.01, 0.01], [0.01, 0.97, 0.01, 0.01]
+    return pa.table(
+        {
+            "case": pa.array(np.arange(rows)),
+            "outcome": pa.array(np.where(fold == "train", "grave", "mild")),
+            "fold": pa.array(fold),
+            "a": pa.array([one] * rows, pa.list_(pa.float64())),
+            "b": pa.array([two] * rows, pa.list_(pa.float64())),
+        }
+    )
+
+
+def test_fail_on_a_statement_that_is_violated(work: Work) -> None:
+    """Nothing else is wrong with such a run: it converged, and what it wrote is so."""
+    write(turned())
+    del work.tree["losses"]["beds"]
+    told = work.redcal("run", "--json")
+    assert (told.code, told.json["status"]) == (0, "converged")
+    checks = told.json["certificate"]["checks"]
+    found = {(x["name"], x["model"]) for x in checks if x["verdict"] == "violated"}
+    # 1 for 0 on every holdout row, whose label is "mild": ward, not home
+    assert ("loss_fell", 1) in found and ("loss_fell", 2) not in found
+    for more in ((), ("--force",)):  # a run that has nothing to do is told as the one that did it
+        told = work.redcal("run", "--fail-on", "capped,certificate", *more)
+        assert told.code == 1
+        assert "--fail-on certificate: violated on the holdout rows: " in told.err
+        assert "loss_fell" in told.err and "capped" not in told.err
+    assert work.redcal("run", "--fail-on", "capped,stalled,cut").code == 0
+
+
+def test_what_is_undecided_fails_nothing(work: Work) -> None:
+    told = work.redcal("run", "--json", "--fail-on", "certificate")
+    verdicts = {check["verdict"] for check in told.json["certificate"]["checks"]}
+    assert told.code == 0 and "undecided" in verdicts and "violated" not in verdicts
 
 
 def test_unknown_names_are_refused_with_the_known_ones(

@@ -134,6 +134,16 @@ def test_no_rows_to_judge_by(work: Work) -> None:
     assert not [of for of in ends if "/after/" in of and not of.startswith("certificate")]
 
 
+def test_scores_that_the_guard_chose_by_these_rows_have_no_intervals_of_their_own(
+    work: Work,
+) -> None:
+    for guard, known in (("report", True), ("best_prefix", False)):
+        work.tree["reconcile"]["guard"] = guard
+        assert work.redcal("run").code in (0, 3)  # the guard may cut
+        ends = [of for of in numbers(page()) if of.endswith(("/after/low", "/after/high"))]
+        assert bool([of for of in ends if of.startswith("judge/")]) is known
+
+
 def test_nothing_to_do(work: Work) -> None:
     work.tree["reconcile"]["eta"] = 0.9
     work.ran()
