@@ -169,7 +169,7 @@ LONG = {
     "config/section.py": 390,
     "core/kernel.py": 390,
     "backends/backend.py": 390,
-    "report/actions.py": 370,
+    "report/actions.py": 375,
     "model/explanation.py": 370,
     "core/losses.py": 360,
     "backends/local/files.py": 360,
