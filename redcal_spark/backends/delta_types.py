@@ -7,6 +7,8 @@ from functools import partial
 
 import pyarrow as pa
 
+from redcal_spark.errors import InputError
+
 # delta-rs stores unsigned numbers in signed ones of the same width, where large values do not fit.
 WIDER = {
     pa.uint8(): pa.int16(),
@@ -20,6 +22,27 @@ WIDER = {
 def delta_schema(schema: pa.Schema) -> pa.Schema:
     """The schema in types that a Delta table keeps without loss of values."""
     return pa.schema([_rebuilt(field, _wider) for field in schema], metadata=schema.metadata)
+
+
+def as_stored(batch: pa.RecordBatch, stored: pa.Schema) -> pa.RecordBatch:
+    """The batch in the types that a Delta table keeps. A value that does not fit is refused."""
+    try:
+        return batch.cast(stored)
+    except pa.ArrowInvalid as err:
+        raise InputError(_does_not_fit(batch, stored) or str(err)) from err
+
+
+def _does_not_fit(batch: pa.RecordBatch, stored: pa.Schema) -> str | None:
+    for name, column, field in zip(batch.schema.names, batch.columns, stored, strict=True):
+        try:
+            column.cast(field.type)
+        except pa.ArrowInvalid:
+            return (
+                f"column {name!r} has type {column.type}, with values that {field.type} cannot "
+                "hold, and Delta tables have nothing finer: round the column in the input, or "
+                "leave it out"
+            )
+    return None
 
 
 def unstorable(schema: pa.Schema) -> list[str]:
@@ -105,6 +128,8 @@ CALLED: dict[str, Callable[[pa.DataType], bool]] = {
 
 
 def _wider(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind) and kind.unit == "ns":  # whole microseconds fit, others do not
+        return pa.timestamp("us", kind.tz)
     return WIDER.get(kind, kind)
 
 

@@ -316,15 +316,24 @@ def test_a_variable_that_has_another_value_by_now(
     assert told_of(work)[0] == 1
 
 
-def test_nanoseconds_before_1970(work: Work) -> None:
-    """Delta has no place for them: what it makes of them is no tampering."""
-    table = scores(200)
-    moments = pa.array([-1_234_567_891 + 500 * i for i in range(200)], pa.timestamp("ns"))
-    write(table.append_column("moment", moments))
+def test_times_in_nanoseconds(work: Work) -> None:
+    """Delta tables hold microseconds: whole ones are kept, others are refused, none is cut off."""
+
+    def with_moments(step: int) -> pa.Table:
+        moments = pa.array([-1_234_567_000 + step * i for i in range(200)], pa.timestamp("ns"))
+        return scores(200).append_column("moment", moments)
+
+    write(with_moments(1_000))
     work.ran()
+    rows = DeltaTable("out/rows").to_pyarrow_table().sort_by("case")
+    assert rows["moment"].cast(pa.int64()).to_pylist()[:2] == [-1_234_567, -1_234_566]
     assert told_of(work)[0] == 0
     change("out/rows", "rows", "moment", PLACE)
     assert told_of(work)[0] == 1
+    write(with_moments(500))
+    told = work.redcal("run")
+    assert told.code == 2
+    assert "column 'moment' has type timestamp[ns], with values that timestamp[us]" in told.err
 
 
 def test_a_fit_without_rows(work: Work) -> None:

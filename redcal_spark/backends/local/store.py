@@ -14,7 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from redcal_spark.backends.delta_protocol import known_log, not_written, unwritable
-from redcal_spark.backends.delta_types import delta_schema, unstorable
+from redcal_spark.backends.delta_types import as_stored, delta_schema, unstorable
 from redcal_spark.backends.inputs import JoinedTable, RunTable, Side
 from redcal_spark.backends.local.delta_read import DeltaRsTable, load_version, quoted
 from redcal_spark.backends.local.delta_write import (
@@ -188,7 +188,7 @@ class DeltaRsStore:
     ) -> int:
         stored = delta_schema(schema)
         if stored != schema:
-            batches = (batch.cast(stored) for batch in batches)
+            batches = (as_stored(batch, stored) for batch in batches)
         source = Remembering(batches)
         rows = pa.RecordBatchReader.from_batches(stored, source)
         try:
