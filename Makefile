@@ -8,23 +8,33 @@ PYTHON ?= $(shell for p in $(CANDIDATES); do $$p -c '$(USABLE)' 2>/dev/null && e
 # delta-spark 4.4.1 has no jars in the Maven repository.
 PINS := pyspark==4.2.0 delta-spark==4.4.0
 READY := .venv/.installed
+DEMO_READY := .venv/.demo
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
 
-$(READY): requirements.lock setup.py
+.venv/bin/python:
 	@$(if $(PYTHON),,echo "no usable Python: need 3.11 or later with venv, looked for $(CANDIDATES)" >&2; exit 1)
-	@echo "setting up .venv (once, a minute or two)"
 	@"$(PYTHON)" -m venv .venv
-	@.venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+
+$(READY): requirements.lock setup.py | .venv/bin/python
+	@echo "setting up .venv with all that tests need (once, a minute or two)"
+	@.venv/bin/python .ci/install.py requirements.lock
+	@.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $(DEMO_READY) $@
+
+# What the embedded default needs: no Spark, no tools of tests.
+$(DEMO_READY): requirements-demo.lock setup.py | .venv/bin/python
+	@echo "setting up .venv for the demo (once, half a minute)"
+	@.venv/bin/python .ci/install.py requirements-demo.lock
 	@.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-demo: $(READY) ## reconcile two models on the bundled example
+demo: $(DEMO_READY) ## reconcile two models on the bundled example
 	.venv/bin/redcal demo
 
 test: $(READY) ## run all tests but the slow ones
-	.venv/bin/python -m pytest -m "not slow"
+	.venv/bin/python -m pytest -m "not slow" --durations=25
 
 test-all: $(READY) ## run every test
 	.venv/bin/python -m pytest
@@ -69,11 +79,16 @@ format: $(READY) ## mend what ruff can mend
 	.venv/bin/ruff check --fix .
 	.venv/bin/ruff format .
 
-lock: $(READY) ## resolve requirements.lock anew
+LOCKED := --universal --fork-strategy fewest --python-version 3.11 --generate-hashes --no-annotate \
+	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
+
+lock: $(READY) ## resolve both lock files anew
 	@printf '%s\n' $(PINS) > .venv/pins.txt
-	.venv/bin/uv pip compile setup.py --quiet --upgrade --all-extras --universal --fork-strategy fewest \
-		--python-version 3.11 --constraint .venv/pins.txt --generate-hashes --no-annotate \
-		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" -o requirements.lock
+	.venv/bin/uv pip compile setup.py --quiet --upgrade --all-extras --constraint .venv/pins.txt \
+		$(LOCKED) -o requirements.lock
+	@printf 'setuptools\nwheel\n' > .venv/builders.txt
+	.venv/bin/uv pip compile setup.py .venv/builders.txt --quiet --upgrade --extra report \
+		--constraint requirements.lock $(LOCKED) -o requirements-demo.lock
 
 licences: $(READY) ## list the licences of all that is locked
 	.venv/bin/python .ci/licences.py

@@ -74,3 +74,18 @@ def test_the_licence_is_known_and_fine(name: str) -> None:
     _, licence, by = licences()[name]
     allowed = FINE | TOOLS if by in ("development", "documentation") else FINE
     assert set(re.split(r" AND | OR ", licence)) <= allowed
+
+
+def test_the_demo_installs_a_part_of_the_lock() -> None:
+    """What the embedded default needs, in the versions that are tested: no Spark, no tools."""
+    entries = re.compile(r"^(\S+==\S+.*?)(?=^\S|\Z)", re.MULTILINE | re.DOTALL)
+    demo = (ROOT / "requirements-demo.lock").read_text(encoding="utf-8")
+    part = {re.split("[= ]", e)[0]: e for e in entries.findall(demo)}
+    whole = {re.split("[= ]", e)[0]: e for e in entries.findall(LOCK)}
+    assert part.keys() < whole.keys()
+    for name, entry in part.items():
+        assert entry == whole[name]  # version and hashes
+    assert not part.keys() & {"pyspark", "delta-spark", "pytest", "mypy", "mkdocs"}
+    asked = metadata.requires("redcal-spark") or []
+    base = {canonicalize_name(Requirement(r).name) for r in asked if "extra" not in r}
+    assert {"numpy", "pyarrow", "deltalake"} <= base <= part.keys()
