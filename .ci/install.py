@@ -1,6 +1,6 @@
 """Install what a lock file pins, with a bar: python .ci/install.py LOCK. Only the standard library.
 
-pip is quiet for a minute or more; a bar tells that it is at work. What it says is shown if it fails.
+pip is quiet for a minute; a bar tells that it is at work. What it says is shown if it fails.
 """
 
 from __future__ import annotations
