@@ -91,7 +91,7 @@ def audit_(options: argparse.Namespace) -> int:
         print(json.dumps(found))
         return 0
     console = console_of(options)
-    for part in audit_tables(found, model_names(job)):
+    for part in audit_tables(found, model_names(job), scanned.layout.binary):
         console.print(part)
     return 0
 

@@ -8,6 +8,7 @@ from typing import Any
 from rich.table import Table
 
 from redcal_spark.cli.terminal import columns_of, cost, share
+from redcal_spark.core.metrics import brier_words
 from redcal_spark.model.explanation import Explanation
 
 LARGEST = 8  # pairs of actions, actions or coordinates that are listed
@@ -15,13 +16,17 @@ LARGEST = 8  # pairs of actions, actions or coordinates that are listed
 Shown = Table | str
 
 
-def audit_tables(found: Mapping[str, Any], models: Sequence[str]) -> list[Shown]:
+def audit_tables(
+    found: Mapping[str, Any], models: Sequence[str], binary: bool = False
+) -> list[Shown]:
     """What the audit found: both models side by side, where they part ways, and what is to do.
 
-    found: as `audit_rows` gives it.
+    found: as `audit_rows` gives it. binary: scores are one column P(1), whose usual Brier score is
+    half of that over both classes.
     """
     both = columns_of([f"{found['rows']:,} labelled rows"], models)
-    both.add_row("Brier score over all classes", *(f"{x:.4f}" for x in found["brier"]))
+    usual = (x / 2 if binary else x for x in found["brier"])
+    both.add_row(brier_words(binary), *(f"{x:.4f}" for x in usual))
     shown: list[Shown] = [both]
     for loss in found["losses"]:
         name = loss["loss"]

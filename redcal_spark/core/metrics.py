@@ -208,7 +208,7 @@ class Metrics:
     @property
     def brier_words(self) -> str:
         """Which Brier score that is."""
-        return "Brier score (f - y)^2" if self.binary else "Brier score over all classes"
+        return brier_words(self.binary)
 
     def decision_loss(self, loss: int, model: int) -> Fraction:
         """Mean cost of the model's best responses, in the user's units."""
@@ -250,3 +250,8 @@ class Metrics:
 def root(square: Fraction) -> float:
     """The square root as a float, for display: comparisons use the exact square."""
     return math.sqrt(square)
+
+
+def brier_words(binary: bool) -> str:
+    """Which Brier score people are shown."""
+    return "Brier score (f - y)^2" if binary else "Brier score over all classes"

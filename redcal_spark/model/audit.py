@@ -34,7 +34,8 @@ def audit(metrics: Metrics, classes: Sequence[str] | None = None) -> dict[str, A
     """Plain data, ready for `json.dumps`. Floats are for people; integers and texts are exact.
 
     rows: labelled rows that were looked at.
-    brier, brier_sums: per model, the mean squared error and its sum in units of 2^-52, as text.
+    brier, brier_sums: per model, the mean squared error over all classes (of one column P(1) twice
+    the usual one) and its sum in units of 2^-52, as text.
     intervals: what the intervals below are, in words.
     coordinates: for Reconcile, {coordinate, class, rows, mass} beyond its alpha; else empty.
     losses: per loss
