@@ -125,13 +125,13 @@ def test_a_stopped_process_is_taken_over_and_writes_nothing_when_it_goes_on(delt
     configure(delta)
     script = (
         "import os, signal, sys\n"
-        "from redcal_spark import runs\n"
+        "from redcal_spark.runs import job\n"
         "from redcal_spark.cli import main\n"
         "write = job.Job._write_rows\n"
         "def stopped(*a):\n"
         "    os.kill(os.getpid(), signal.SIGSTOP)\n"
         "    return write(*a)\n"
-        "runs.Job._write_rows = stopped\n"
+        "job.Job._write_rows = stopped\n"
         "sys.exit(main(['run', '-c', 'config.yaml']))\n"
     )
     first = subprocess.Popen(

@@ -95,13 +95,13 @@ def test_warnings_of_libraries_are_lines(work: Work) -> None:
     Path("config.yaml").write_text(yaml.safe_dump(work.tree, sort_keys=False), "utf-8")
     script = (
         "import sys, warnings\n"
-        "from redcal_spark import runs\n"
+        "from redcal_spark.runs import job\n"
         "from redcal_spark.cli import main\n"
-        "made = runs.history_table\n"
+        "made = job.history_table\n"
         "def warned(*a):\n"
         "    warnings.warn('two\\nlines')\n"
         "    return made(*a)\n"
-        "runs.history_table = warned\n"
+        "job.history_table = warned\n"
         "sys.exit(main(['run', '-c', 'config.yaml', '--log-format', 'json']))\n"
     )
     done = subprocess.run(
