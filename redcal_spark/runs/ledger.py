@@ -220,7 +220,7 @@ def cell_digests(row: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, datetime):  # whatever zone a store reads it in
+    if hasattr(value, "astimezone"):  # a moment, whatever zone a store reads it in
         return value.astimezone(UTC).isoformat(timespec="microseconds")
     return value
 

@@ -125,4 +125,4 @@ def test_all_that_ask_for_the_time_of_day_are_set() -> None:
         p.relative_to(package).with_suffix("").as_posix() for p in package.rglob("*.py") if asks(p)
     }
     known = {module.__name__.partition(".")[2].replace(".", "/") for module in clock.ASKING}
-    assert found - {"store/spark_stream"} == known
+    assert found - {"backends/spark/stream"} == known
