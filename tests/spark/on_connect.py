@@ -133,7 +133,7 @@ def test_run_and_apply_as_on_serverless(
     here = outcome("local")
     for name in ("rows", "patches", "history"):
         assert there[name] == here[name]
-    assert set(serverless) <= {"conf.set"}  # asked for politely: see spark_merge
+    assert set(serverless) <= {"conf.set"}  # asked for politely: see backends/spark/merge
 
 
 def test_without_scratch_serverless_is_told(lake: Lake, serverless: list[str]) -> None:  # noqa: F811

@@ -38,7 +38,7 @@ STATEMENTS = re.compile(
     r"\bCACHE\s+TABLE\b|\bTEMP(ORARY)?\s+(VIEW|TABLE)\b|\bglobal_temp\b|^\s*(SET\s+spark|ADD\s+JAR\s)",
     re.IGNORECASE,
 )
-ASKS = "store/spark_merge.py"  # changes a setting of the session if it may
+ASKS = "backends/spark/merge.py"  # changes a setting of the session if it may
 OURS = {"cache"}  # functools'
 CALLED = {"checkpoint"}  # a stream has one, and a key of the configuration: only a call is Spark's
 
