@@ -23,7 +23,7 @@ def test_the_next_run_goes_into_the_same_tables(
     monkeypatch.chdir(tmp_path / "left")
     Path("now.yaml").write_text(CONFIG.replace("name: local", "name: spark"), encoding="utf-8")
     run = ["run", "-c", "now.yaml", "--force", "--set", "output.schema=evolve"]
-    assert main([*run, "--set", "engine.scratch=scratch"]) == 0
+    assert main([*run, "--set", f"engine.scratch={tmp_path}"]) == 0
     capsys.readouterr()
     assert main(["runs", "-c", "now.yaml", "--json"]) == 0
     old, new = map(json.loads, capsys.readouterr().out.splitlines())
