@@ -33,7 +33,19 @@ def of_worker(err: Exception, name: str = "the data") -> RedcalError | None:
         if (kind := OURS.get(found[1])) is not None:
             message = found[2]
             return kind(name + message.removeprefix("the data") if kind is InputError else message)
-    return _of_python(text) or _of_its_end(text)
+    found_out = _of_python(text) or _of_its_end(text)
+    return found_out or (_untold(text) if "connect" in type(err).__module__ else None)
+
+
+def _untold(text: str) -> RedcalError | None:
+    """A server of Spark Connect fails itself where a cause has no message: nothing of it comes."""
+    if "TASK_WRITE_FAILED" not in text or "Caused by" in text:
+        return None
+    return RunError(
+        "a task failed while it wrote rows, and the Spark Connect server did not send the cause: "
+        "its own log has it. Most often a Python worker of Spark was killed, or crashed, because "
+        f"memory runs out. {MORE_MEMORY}"
+    )
 
 
 def _of_python(text: str) -> RedcalError | None:
