@@ -33,8 +33,8 @@ def of_worker(err: Exception, name: str = "the data") -> RedcalError | None:
         if (kind := OURS.get(found[1])) is not None:
             message = found[2]
             return kind(name + message.removeprefix("the data") if kind is InputError else message)
-    found_out = _of_python(text) or _of_its_end(text)
-    return found_out or (_untold(text) if "connect" in type(err).__module__ else None)
+    cause = _of_python(text) or _of_its_end(text)
+    return cause or (_untold(text) if "connect" in type(err).__module__ else None)
 
 
 def _untold(text: str) -> RedcalError | None:

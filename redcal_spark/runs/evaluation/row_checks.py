@@ -26,7 +26,7 @@ FROM_ROWS = "the log replayed on the written rows' own input columns"
 class Written:
     """The rows of a run, in the version that is checked.
 
-    newest: that is the newest one. loose: rows that no run of the ledger wrote are among them.
+    newest: that is the newest one.
     """
 
     def __init__(self, job: Job, row: RunRow, table: Table, newest: bool):
