@@ -66,7 +66,7 @@ display(pd.DataFrame(costs, actions, CONDITIONS))
 # MAGIC
 # MAGIC `alpha`: a disagreement counts when it matters by more than this share of the loss. `eta`:
 # MAGIC groups of patients smaller than this share are left alone. Half of the patients are for
-# MAGIC fitting; the others we keep to judge by.
+# MAGIC fitting; the others we hold out.
 # MAGIC
 # MAGIC Look at the status: `converged` means that no disagreement of size `eta` is left.
 
@@ -95,10 +95,10 @@ print(f"{pair.status}: {len(pair.log)} patches, fitted on {pair.rows:,} patients
 
 # COMMAND ----------
 
-judged = pair.apply(scores.where("cohort = 'judge'"))
+holdout = pair.apply(scores.where("cohort = 'holdout'"))
 shown = ["patient_id", "condition", "triage_1_before", "triage_2_before"]
 shown += ["triage_1_after", "triage_2_after", "touched"]
-display(judged.where("triage_1_before <> triage_2_before").select(shown).limit(8))
+display(holdout.where("triage_1_before <> triage_2_before").select(shown).limit(8))
 
 # COMMAND ----------
 
@@ -117,8 +117,8 @@ def crossed(frame: pd.DataFrame, when: str) -> pd.DataFrame:
     return table.rename_axis(index=f"vitals, {when}", columns=f"notes, {when}")
 
 
-told = [c for c in judged.columns if c.startswith("triage_")]
-rows = judged.select("condition", *told).toArrow().to_pandas()
+told = [c for c in holdout.columns if c.startswith("triage_")]
+rows = holdout.select("condition", *told).toArrow().to_pandas()
 for when in ("before", "after"):
     display(crossed(rows, when))
 
@@ -127,7 +127,7 @@ for when in ("before", "after"):
 # MAGIC %md
 # MAGIC ## Was it worth it?
 # MAGIC
-# MAGIC Two bars per model: what its decisions cost before and after, on the judged patients.
+# MAGIC Two bars per model: what its decisions cost before and after, on the holdout patients.
 # MAGIC Agreement alone is easy (follow a coin); what matters is that neither model pays for it. The
 # MAGIC third pair is the share of patients for whom the models differ.
 

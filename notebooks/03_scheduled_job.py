@@ -82,7 +82,7 @@ input:
   classes: [nothing_serious, infection, heart_failure, pneumonia, sepsis]
   model_1: model_vitals
   model_2: model_notes
-  split: {{column: cohort, fit: fit, judge: judge}}
+  split: {{column: cohort, fit: fit, holdout: holdout}}
 losses:
   triage:
     actions: [send_home, observe, admit]
@@ -162,20 +162,20 @@ runs = runs.toArrow().to_pandas()
 # MAGIC %md
 # MAGIC ## How the disagreement fell, run by run
 # MAGIC
-# MAGIC From the history table: the share of *judged* patients for whom the models still differ,
+# MAGIC From the history table: the share of *holdout* patients for whom the models still differ,
 # MAGIC after each round. Both runs should end low; if a later run starts much higher than the one
 # MAGIC before, a model has drifted.
 
 # COMMAND ----------
 
-history = table(f"{target}_history").where("split = 'judge' and model = 1")
+history = table(f"{target}_history").where("split = 'holdout' and model = 1")
 points = history.select("run_id", "round", "disagreement").orderBy("round").toArrow().to_pandas()
 figure, axis = plt.subplots(figsize=(8, 3.2))
 figure.suptitle("Scheduled job: disagreement by round")
 for number, run_id in enumerate(runs.run_id, 1):
     line = points[points.run_id == run_id]
     axis.plot(line["round"], 100 * line.disagreement, marker="o", label=f"run {number}")
-axis.set(xlabel="rounds done", ylabel="% of judged patients", ylim=(0, None))
+axis.set(xlabel="rounds done", ylabel="% of holdout patients", ylim=(0, None))
 axis.legend()
 display(figure)
 

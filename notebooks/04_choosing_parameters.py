@@ -33,7 +33,7 @@ costs = np.array([[0.0, 2.0, 8.0, 6.0, 20.0], [1.0, 0.5, 3.0, 2.0, 8.0], [3.0, 2
 table = pa.Table.from_batches(patients(24_000), SCHEMA).to_pandas()
 label = table["condition"].map(CONDITIONS.index).to_numpy()
 scores = [np.stack(table[name].to_list()) for name in ("model_vitals", "model_notes")]
-fit, judge = (np.flatnonzero(table["cohort"] == name) for name in ("fit", "judge"))
+fit, holdout = (np.flatnonzero(table["cohort"] == name) for name in ("fit", "holdout"))
 fit = fit[:4_000]  # few, so that noise shows
 
 # COMMAND ----------
@@ -42,7 +42,7 @@ fit = fit[:4_000]  # few, so that noise shows
 # MAGIC ## One fit, measured
 # MAGIC
 # MAGIC The cost of the decisions and the share of patients on whom the models differ, on fitted and
-# MAGIC on judged rows. Where the two part, the patches have learnt noise.
+# MAGIC on holdout rows. Where the two part, the patches have learnt noise.
 
 # COMMAND ----------
 
@@ -62,13 +62,15 @@ def tried(alpha=0.005, eta=0.01, beta="auto"):
     found = {"alpha": alpha, "eta": eta, "beta": float(pair.resolved.beta), "status": pair.status}
     found |= {"patches": len(pair.log), "rounds": pair.log.rounds, "seconds": seconds}
     found["fewest rows"] = min(patch.rows for patch in pair.log)
-    for name, rows in (("fitted", fit), ("judged", judge)):
+    for name, rows in (("fitted", fit), ("holdout", holdout)):
         new = pair.apply(scores[0][rows], scores[1][rows])
         found[f"cost, {name}"], found[f"disagree, {name}"] = measured(rows, *new)
     return found
 
 
-before = dict(zip(("cost", "disagree"), measured(judge, *(s[judge] for s in scores)), strict=True))
+before = dict(
+    zip(("cost", "disagree"), measured(holdout, *(s[holdout] for s in scores)), strict=True)
+)
 print(f"before: cost {before['cost']:.3f}, {before['disagree']:.1f} % disagree")
 display(pd.DataFrame([tried()]).round(4).T)
 
@@ -78,7 +80,7 @@ def picture(found, name, title, mark=None):
     figure, panels = plt.subplots(2, 2, figsize=(9, 5.4), sharex=True)
     figure.suptitle(title)
     for axis, what in zip(panels[0], ("disagree", "cost"), strict=True):
-        for rows, style in (("fitted", "--"), ("judged", "-")):
+        for rows, style in (("fitted", "--"), ("holdout", "-")):
             axis.plot(found[name], found[f"{what}, {rows}"], style, marker="o", label=rows)
         axis.axhline(before[what], color="grey", linewidth=0.8)
         axis.annotate("before", (found[name].min(), before[what]), va="top", color="grey")
@@ -100,9 +102,9 @@ def picture(found, name, title, mark=None):
 # MAGIC %md
 # MAGIC ## eta: how small a group still matters
 # MAGIC
-# MAGIC Start here: it has the most effect. Go down while the *judged* lines still fall. The gap
-# MAGIC between fitted and judged cost is the noise that was learnt; watch it widen to the left, and
-# MAGIC watch how few patients the smallest patch was learnt from.
+# MAGIC Start here: it has the most effect. Go down while the *holdout* lines still fall. The gap
+# MAGIC between fitted and holdout cost is the noise that was learnt; it widens to the left. Watch
+# MAGIC also how few patients the smallest patch was learnt from.
 
 # COMMAND ----------
 
@@ -132,7 +134,7 @@ picture(alphas, "alpha", "What alpha costs")
 # MAGIC ## beta: how well calibrated within a group
 # MAGIC
 # MAGIC Leave it at `auto`: about the sampling noise at this number of rows (the dotted line). To
-# MAGIC the left of it the number of patches multiplies and the judged cost does not move: those
+# MAGIC the left of it the number of patches multiplies and the holdout cost does not move: those
 # MAGIC patches fit noise. To the right the models are left less calibrated, which these two can
 # MAGIC afford and others cannot.
 
@@ -151,10 +153,10 @@ picture(betas, "beta", "What beta costs", mark=auto)
 # MAGIC 1. `beta: auto`.
 # MAGIC 2. `alpha`: the smallest difference in cost that anybody would care about, divided by the
 # MAGIC    span of the costs.
-# MAGIC 3. `eta`: as small as the judged rows allow. Keep a split in the configuration, so that
+# MAGIC 3. `eta`: as small as the holdout rows allow. Keep a split in the configuration, so that
 # MAGIC    every run shows both.
 
 # COMMAND ----------
 
-best = etas.loc[etas["cost, judged"].idxmin()]
-print(f"cheapest on judged patients: eta = {best['eta']:g}, {best['patches']} patches")
+best = etas.loc[etas["cost, holdout"].idxmin()]
+print(f"cheapest on holdout patients: eta = {best['eta']:g}, {best['patches']} patches")

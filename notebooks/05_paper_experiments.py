@@ -74,9 +74,9 @@ def ended(key):
         row = {"patches": sum(d[algorithm]["patches"] for d in draws) / len(draws)}
         for measure, split in (
             ("brier", "fit"),
-            ("brier", "judge"),
+            ("brier", "holdout"),
             ("gap", "fit"),
-            ("gap", "judge"),
+            ("gap", "holdout"),
         ):
             change = paper_summary.ends(draws, algorithm, split, measure)
             change = change - paper_summary.starts(draws, split, measure)
@@ -100,7 +100,7 @@ for key in found:
 
 # COMMAND ----------
 
-SPLITS = {"fit": "fitted rows", "judge": "judged rows"}
+SPLITS = {"fit": "fitted rows", "holdout": "holdout rows"}
 
 
 def curve(panel, summary, algorithm, split, measure):
@@ -115,7 +115,7 @@ def curve(panel, summary, algorithm, split, measure):
 
 
 def brier(name, keys):
-    """A row a setting, fitted rows on the left, judged on the right."""
+    """A row a setting, fitted rows on the left, holdout on the right."""
     size = (10, 3 * len(keys) + 0.6)
     figure, panels = plt.subplots(len(keys), 2, figsize=size, squeeze=False, layout="constrained")
     for line, key in zip(panels, keys, strict=True):
@@ -151,7 +151,7 @@ for name in ("imagenet_100", "ham10000"):
 # MAGIC
 # MAGIC What the decisions cost above those that know the label. On the left Reconcile and ReDCal,
 # MAGIC on the right Decision Calibration alone and with ReDCal after it. The paper: ReDCal lowers
-# MAGIC the judged loss by more than Reconcile, and still lowers it after Decision Calibration.
+# MAGIC the holdout loss by more than Reconcile, and still lowers it after Decision Calibration.
 
 # COMMAND ----------
 
@@ -179,7 +179,7 @@ for key in found:
 # MAGIC %md
 # MAGIC ## More classes
 # MAGIC
-# MAGIC The judged loss gap at 10, 100 and 1,000 classes. The paper: ReDCal outperforms Reconcile
+# MAGIC The holdout loss gap at 10, 100 and 1,000 classes. The paper: ReDCal outperforms Reconcile
 # MAGIC at each, and is slower at 1,000.
 
 # COMMAND ----------
@@ -194,9 +194,9 @@ def by_classes(setting):
     figure, panels = plt.subplots(1, len(keys), figsize=size, squeeze=False, layout="constrained")
     for panel, key in zip(panels[0], keys, strict=True):
         for algorithm in PROCEDURES:
-            curve(panel, summaries[key], algorithm, "judge", "gap")
+            curve(panel, summaries[key], algorithm, "holdout", "gap")
         panel.set_title(key, fontsize="medium")
-    figure.suptitle(f"Loss gap on judged rows by classes: {setting}")
+    figure.suptitle(f"Loss gap on holdout rows by classes: {setting}")
     legend(figure, panels)
     return figure
 
@@ -211,7 +211,7 @@ for setting in ("paper", "auto", "finer"):
 # MAGIC %md
 # MAGIC ## What held
 # MAGIC
-# MAGIC Each claim as a mean difference on the judged rows, draw by draw. "held" and "the opposite"
+# MAGIC Each claim as a mean difference on the holdout rows, draw by draw. "held" and "the opposite"
 # MAGIC are by more than two standard errors, "not seen" is within them; of fewer than five draws
 # MAGIC nothing is said. docs/results/paper.md has the numbers of all draws.
 

@@ -22,7 +22,7 @@ input:
   classes: [nothing_serious, infection, heart_failure, pneumonia, sepsis]
   model_1: model_vitals
   model_2: model_notes
-  split: {column: cohort, fit: fit, judge: judge}
+  split: {column: cohort, fit: fit, holdout: holdout}
 
 losses:
   triage:
@@ -66,7 +66,7 @@ def patients(rows: int = ROWS, seed: int = SEED) -> Iterator[pa.RecordBatch]:
         condition = (truth.cumsum(axis=1) < rng.random((n, 1))).sum(axis=1).clip(0, 4)
         vitals = _seen(rng, signal, confused=(1, 4), noise=0.5)
         notes = _seen(rng, signal, confused=(2, 3), noise=0.5)
-        cohort = np.where(rng.random(n) < 0.5, "fit", "judge")
+        cohort = np.where(rng.random(n) < 0.5, "fit", "holdout")
         yield pa.RecordBatch.from_arrays(
             [
                 pa.array(np.arange(start, start + n)),

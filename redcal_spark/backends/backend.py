@@ -340,14 +340,14 @@ class ScannedHere:
 
     def histories(self, pair: Fitted, seen: list[Point] | None) -> dict[str, list[Point]]:
         found = {} if seen is None else {"fit": seen}
-        judging, fitted = Holdout(self.layout.label == "vector"), self.gathered.fit.rows
+        holdout, fitted = Holdout(self.layout.label == "vector"), self.gathered.fit.rows
         for name, part in self.gathered.parts.items():
             if name not in found:
                 self.replayed += sum(scan.active.rows for scan in part.scans)
                 found[name] = history(
                     *(part.totals, part.scans, pair.rules, pair.log, self._spread),
                     fitted=fitted,
-                    holdout=judging if name == "judge" else None,
+                    holdout=holdout if name == "holdout" else None,
                 )
         return found
 

@@ -27,9 +27,9 @@ def split_of(given: Input) -> Split | None:
     if given.split is None:
         return None
     if isinstance(given.split, SplitByColumn):
-        return ColumnSplit(given.split.column, given.split.fit, given.split.judge)
+        return ColumnSplit(given.split.column, given.split.fit, given.split.holdout)
     assert given.id is not None
-    return HashSplit(given.id, given.split.judge_fraction, given.split.salt)
+    return HashSplit(given.id, given.split.holdout_fraction, given.split.salt)
 
 
 def open_input(store: Store, given: Input) -> tuple[Table, Columns]:

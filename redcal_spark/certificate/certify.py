@@ -12,7 +12,7 @@ from redcal_spark.certificate.case import Case
 from redcal_spark.certificate.check import Check, Kind, Measure, SplitName, Verdict
 from redcal_spark.certificate.exact_numbers import Number, Root, at_least, number_of, text_of
 from redcal_spark.certificate.guarantees import fitted
-from redcal_spark.certificate.holdout import Held, judged, measures, statements
+from redcal_spark.certificate.holdout import Held, holdout, measures, statements
 from redcal_spark.certificate.intervals import Interval, Level
 from redcal_spark.certificate.sample_size import enough_rows
 from redcal_spark.core.fitted import Fitted
@@ -160,6 +160,9 @@ def _level(data: Mapping[str, Any]) -> Level | None:
     return Level(number, many, candidates)
 
 
+SPLITS_OF_VERSION_1 = {"fit": "fit", "judge": "holdout", "holdout": "holdout"}
+
+
 def _from_version_1(data: Mapping[str, Any]) -> dict[str, Any]:
     """A certificate as releases before version 2 wrote it, in the words of today.
 
@@ -171,13 +174,19 @@ def _from_version_1(data: Mapping[str, Any]) -> dict[str, Any]:
         for old in data["checks"]:
             verdict: Verdict = names.get(old["verdict"], old["verdict"])
             why = old["why"]
-            if old["split"] == "judge" and old["relation"] != "==" and verdict in names.values():
+            split = SPLITS_OF_VERSION_1[old["split"]]
+            if split == "holdout" and old["relation"] != "==" and verdict in names.values():
                 verdict, why = "undecided", OLD
             elif verdict == "not covered" and old["relation"] == "==":
                 verdict = "not done"
-            new = old | {"verdict": verdict, "why": why, "scale": "1/1", "interval": None}
+            new = old | {"split": split, "verdict": verdict, "why": why}
+            new |= {"scale": "1/1", "interval": None}
             checks.append(Check.from_json(new).to_json())
-        measures = [{k: x for k, x in old.items() if k != "interval"} for old in data["measures"]]
+        measures = [
+            {k: x for k, x in old.items() if k != "interval"}
+            | {"split": SPLITS_OF_VERSION_1[old["split"]]}
+            for old in data["measures"]
+        ]
     except (LookupError, TypeError, ValueError, ArithmeticError) as err:
         raise ModelFileError(f"damaged certificate: {err}") from err
     passed = not any(check["verdict"] == "violated" for check in checks)
@@ -189,35 +198,35 @@ def _from_version_1(data: Mapping[str, Any]) -> dict[str, Any]:
 def certify(
     pair: Fitted,
     fit_points: Sequence[Point],
-    judge_points: Sequence[Point] = (),
+    holdout_points: Sequence[Point] = (),
     *,
     replayed: Totals | Sequence[Point] | None = None,
-    judge_replayed: Totals | Sequence[Point] | None = None,
+    holdout_replayed: Totals | Sequence[Point] | None = None,
     rechecked: Iterable[str] | None = None,
     delta: Fraction = DELTA,
     candidates: int = 1,
 ) -> Certificate:
     """Check every guarantee of a run, from exact sums.
 
-    fit_points, judge_points: the history of both splits, from before the first patch to after the
+    fit_points, holdout_points: the history of both splits, from before the first patch to after the
     last, with every round's end between. replayed: the sums at the end found in another way, from
     the rows that were written or from a replay of the log on the rows (then perhaps at all points).
     rechecked: what `recheck.recheck` found on the rows.
     delta: with at most this probability some statement about new rows is false. candidates: of how
-    many prefixes of a log the guard chose this one, by the very rows that judge it.
+    many prefixes of a log the guard chose this one, by the very rows that check it.
     If log and sums cannot belong together, nothing else is said of them.
     """
-    checks = list(_sound(pair, fit_points, judge_points))
+    checks = list(_sound(pair, fit_points, holdout_points))
     if any(check.verdict == "violated" for check in checks):
         return Certificate(tuple(checks))
-    if judge_points:
+    if holdout_points:
         told = "what rows changed by adds up to what the sums did"
-        checks.append(_none("paired", told, paired_checks.paired(pair, judge_points), "judge"))
+        checks.append(_none("paired", told, paired_checks.paired(pair, holdout_points), "holdout"))
         if checks[-1].verdict == "violated":
             return Certificate(tuple(checks))
     case = Case(pair, fit_points)
     level = Level(delta, statements(case), candidates)
-    checks += _consistent(pair, fit_points, judge_points, replayed, judge_replayed)
+    checks += _consistent(pair, fit_points, holdout_points, replayed, holdout_replayed)
     told = "every patch is the mean residual of the rows it acts on"
     if rechecked is None:
         why = "the rows were not looked at again"
@@ -228,30 +237,30 @@ def certify(
     if case.reconciles_decisions:
         checks += enough_rows(case, delta)
     found = list(measures(case, "fit", fit_points))
-    if judge_points:
-        checks += judged(Held(case, judge_points, level))
-        found += measures(case, "judge", judge_points)
+    if holdout_points:
+        checks += holdout(Held(case, holdout_points, level))
+        found += measures(case, "holdout", holdout_points)
     return Certificate(tuple(checks), tuple(found), level)
 
 
 def _sound(
-    pair: Fitted, fit_points: Sequence[Point], judge_points: Sequence[Point]
+    pair: Fitted, fit_points: Sequence[Point], holdout_points: Sequence[Point]
 ) -> Iterator[Check]:
     """Whether there is something to check at all."""
     yield _none("parameters", "numbers are those of the parameters", log_checks.parameters(pair))
     yield _none("log", "every patch is one the algorithm makes", log_checks.log(pair))
     told = "the history is of this log"
     yield _none("points", told, history_checks.points(pair, fit_points, pair.rows))
-    if judge_points:
-        yield _none("points", told, history_checks.points(pair, judge_points, None), "judge")
+    if holdout_points:
+        yield _none("points", told, history_checks.points(pair, holdout_points, None), "holdout")
 
 
 def _consistent(
     pair: Fitted,
     fit_points: Sequence[Point],
-    judge_points: Sequence[Point],
+    holdout_points: Sequence[Point],
     replayed: Totals | Sequence[Point] | None,
-    judge_replayed: Totals | Sequence[Point] | None,
+    holdout_replayed: Totals | Sequence[Point] | None,
 ) -> Iterator[Check]:
     last = fit_points[-1].totals
     yield _none("status", "the run ended as it says", history_checks.status(pair, last))
@@ -265,8 +274,8 @@ def _consistent(
     splits: list[tuple[SplitName, Sequence[Point], Totals | Sequence[Point] | None]] = [
         ("fit", fit_points, replayed)
     ]
-    if judge_points:
-        splits.append(("judge", judge_points, judge_replayed))
+    if holdout_points:
+        splits.append(("holdout", holdout_points, holdout_replayed))
     for split, points, other in splits:
         yield _none("sums", "the sums agree", history_checks.sums(pair, points), split)
         told = "patches of one model leave the other alone"

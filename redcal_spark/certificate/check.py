@@ -22,7 +22,7 @@ from redcal_spark.errors import ModelFileError
 Verdict = Literal["holds", "violated", "undecided", "not covered", "not done"]
 Kind = Literal["promise", "theory", "bookkeeping"]
 Relation = Literal["<", "<=", ">", ">=", "=="]
-SplitName = Literal["fit", "judge"]
+SplitName = Literal["fit", "holdout"]
 When = Literal["before", "after"]
 
 
@@ -187,7 +187,7 @@ class Check:
             what += f", {self.loss}"
         if self.model is not None:
             what += f", model {self.model}"
-        if self.split == "judge":
+        if self.split == "holdout":
             what += ", holdout rows"
         line = f"{self.verdict:<11}  {what}"
         if self.relation != "==":

@@ -1,4 +1,4 @@
-"""Judging: what rows that were not fitted say of a run, all of it together at one level."""
+"""What rows that were not fitted say of a run, all of it together at one level."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Held:
         return None if found is None or self.rows < 2 else self.level.mean(found, within, self.rows)
 
 
-def judged(held: Held) -> Iterator[Check]:
+def holdout(held: Held) -> Iterator[Check]:
     """What is promised of new rows, and whether the losses fell."""
     yield from _agreement(held)
     for place in range(len(held.case.pair.losses)):
@@ -122,7 +122,7 @@ def _agreement(held: Held) -> Iterator[Check]:
             Fraction(hits, held.rows),
             "<=",
             2 * case.eta,
-            split="judge",
+            split="holdout",
             uncovered="the paper promises nothing of Reconcile on new rows",
             interval=held.share(hits),
         )
@@ -136,7 +136,7 @@ def _agreement(held: Held) -> Iterator[Check]:
             Fraction(hits, held.rows),
             "<=",
             2 * case.eta,
-            split="judge",
+            split="holdout",
             uncovered=case.not_ended,
             undecided=held.undecided,
             loss=loss.name,
@@ -159,7 +159,7 @@ def _rises(held: Held, place: int) -> Iterator[Check]:
             change(case, place, model, held.start.totals, held.points[-1].totals),
             "<=",
             case.loss_bound(loss, model, times=2),
-            split="judge",
+            split="holdout",
             uncovered=case.may_raise(loss, model),
             undecided=held.undecided if moved else None,
             undone=held.undone if moved else None,
@@ -188,7 +188,7 @@ def _falls(held: Held, place: int) -> Iterator[Check]:
             first - last,
             ">",
             Fraction(0),
-            split="judge",
+            split="holdout",
             uncovered=None if case.steps[model - 1] else UNCHANGED,
             undecided=held.undecided,
             undone=held.undone,
@@ -208,7 +208,7 @@ def _falls(held: Held, place: int) -> Iterator[Check]:
         min(falls),
         ">",
         Fraction(0),
-        split="judge",
+        split="holdout",
         uncovered=None if all(case.steps) else "no patch changes one of the models",
         undecided=held.undecided,
         undone=held.undone,
@@ -237,7 +237,7 @@ def _brier(held: Held) -> Iterator[Check]:
             case.brier(first, model) - case.brier(last, model),
             ">=" if proved else ">",
             steps * case.g / 4 if proved else Fraction(0),
-            split="judge",
+            split="holdout",
             uncovered=None if steps else UNCHANGED,
             undecided=held.undecided,
             undone=held.undone,

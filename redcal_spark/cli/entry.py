@@ -138,8 +138,8 @@ def _parser() -> argparse.ArgumentParser:
         "show how much the models disagree and what it costs; write nothing",
     )
     for name, do, text in (
-        ("run", commands.run, "fit, apply and judge: the main job"),
-        ("fit", commands.fit, "fit and judge; write the log, not the rows"),
+        ("run", commands.run, "fit, apply and holdout: the main job"),
+        ("fit", commands.fit, "fit and certify; write the log, not the rows"),
     ):
         sub = command(name, do, text)
         sub.add_argument("--force", action="store_true", help="run even if nothing changed")

@@ -12,7 +12,7 @@ from redcal_spark.runs.outcome import Outcome
 MEANING = {
     "capped": "stopped by max_rounds or max_steps, before it was done",
     "stalled": "the next patch rounds to nothing on the patch grid (grid_bits)",
-    "cut": "the guard left out patches that did harm on the judged rows",
+    "cut": "the guard left out patches that did harm on the holdout rows",
 }
 
 

@@ -120,7 +120,7 @@ def _ended(options: argparse.Namespace, job: Job, outcome: Outcome) -> int:
             console_of(options).print(f"  {line}")
     found = {
         split: metrics
-        for split in ("fit", "judge")
+        for split in ("fit", "holdout")
         if (metrics := outcome.metrics(split)) is not None
     }
     print()

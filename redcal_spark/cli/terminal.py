@@ -34,7 +34,7 @@ log = logging.getLogger("redcal_spark")
 PHASES = {
     "scan": "scanning",
     "fit": "reconciling",
-    "judge": "judging",
+    "holdout": "checking on holdout rows",
     "write": "writing the log",
     "apply": "applying",
 }
@@ -231,10 +231,10 @@ def _columns(table: Table, left: Iterable[str], right: Iterable[str]) -> Table:
 def before_and_after(
     found: Mapping[str, tuple[Metrics, Metrics]], models: Sequence[str], losses: LossFamily
 ) -> Table:
-    """The closing table: what changed, on the rows fitted and the rows judged."""
+    """The closing table: what changed, on the rows fitted and the holdout rows."""
     headings = []
     for split in found:
-        headings += [f"{'fitted' if split == 'fit' else 'judged'}\nbefore", "\nafter"]
+        headings += [f"{'fitted' if split == 'fit' else 'holdout'}\nbefore", "\nafter"]
     table = _columns(_plain_table(), [""], headings)
     columns = [metrics for pair in found.values() for metrics in pair]
     table.add_row("rows", *(f"{m.rows:,}" for m in columns))

@@ -29,6 +29,10 @@ MAX_YAML_BYTES = 2**20
 # The largest loss there can be, 16,384 classes and a few hundred actions, fits into this.
 MAX_CSV_BYTES = 2**26
 MAX_LINES = 100
+# Keys that had other names in 0.1, which are still read.
+RENAMED: dict[KeyPath, dict[str, str]] = {
+    ("input", "split"): {"judge": "holdout", "judge_fraction": "holdout_fraction"}
+}
 
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 80
@@ -107,7 +111,8 @@ class _Draft:
     def fill_in(self, value: object, path: KeyPath) -> object:
         """The value with its variables replaced; a fresh copy, since YAML aliases share parts."""
         if isinstance(value, Mapping):
-            return {key: self.fill_in(part, (*path, key)) for key, part in value.items()}
+            parts = _under_new_names(value, RENAMED.get(path, {}))
+            return {key: self.fill_in(part, (*path, key)) for key, part in parts.items()}
         if isinstance(value, list | tuple):
             return [self.fill_in(part, (*path, index)) for index, part in enumerate(value)]
         if not isinstance(value, str) or "${" not in value:
@@ -228,6 +233,11 @@ class _Draft:
             if path[: len(start)] == start:
                 text = f"{file}: {text}"
         return text
+
+
+def _under_new_names(given: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str, Any]:
+    """A section with today's keys; an old one beside its new one stays, and is refused."""
+    return {key if names.get(key) in given else names.get(key, key): given[key] for key in given}
 
 
 def _shown(value: object) -> str:

@@ -66,22 +66,22 @@ class ScoreTable(Section):
 
 
 class SplitByColumn(Section):
-    """Fitting and judging rows told apart by a column."""
+    """Fit and holdout rows, by the value of a column."""
 
-    column: Text = Field(description="the column that tells fitting and judging rows apart")
+    column: Text = Field(description="the column that says which rows to fit and which to hold out")
     fit: Cell = Field(description="its value on rows to fit on")
-    judge: Cell = Field(description="its value on rows to judge by")
+    holdout: Cell = Field(description="its value on holdout rows")
 
     @classmethod
     def rules(cls, data: Mapping[str, Any]) -> Iterator[Problem]:
-        if "fit" in data and "judge" in data and data["fit"] == data["judge"]:
-            yield ("judge",), "is the same as fit"
+        if "fit" in data and "holdout" in data and data["fit"] == data["holdout"]:
+            yield ("holdout",), "is the same as fit"
 
 
 class SplitByHash(Section):
-    """A fraction of the rows for judging, chosen by a hash of the id."""
+    """A fraction of the rows is held out, chosen by a hash of the id."""
 
-    judge_fraction: Fraction = Field(description="share of rows to judge by, in (0, 1)")
+    holdout_fraction: Fraction = Field(description="share of holdout rows, in (0, 1)")
     salt: AnyText = Field(default="", description="change it for another draw")
 
 
@@ -101,10 +101,10 @@ def _split(value: object) -> SplitByColumn | SplitByHash:
     if isinstance(value, SplitByColumn | SplitByHash):
         return value
     if not isinstance(value, Mapping):
-        raise wrong("must be a mapping: column, fit and judge, or judge_fraction")
+        raise wrong("must be a mapping: column, fit and holdout, or holdout_fraction")
     by_column = not value.keys().isdisjoint(SplitByColumn.model_fields)
-    if by_column and "judge_fraction" in value:
-        raise problem("give column, fit and judge, or judge_fraction, but not both")
+    if by_column and "holdout_fraction" in value:
+        raise problem("give column, fit and holdout, or holdout_fraction, but not both")
     form = SplitByColumn if by_column else SplitByHash
     return form.model_validate(value)
 
@@ -150,7 +150,7 @@ class Input(Section):
         default=",", description="what separates the columns of a CSV file"
     )
     split: Split | None = Field(
-        default=None, description="rows to fit on and rows to judge by; null: the same"
+        default=None, description="rows to fit on and holdout rows; null: the same"
     )
 
     def score_columns(self, model: int) -> tuple[str, ...]:
@@ -169,8 +169,8 @@ class Input(Section):
     @classmethod
     def rules(cls, data: Mapping[str, Any]) -> Iterator[Problem]:
         reasons = [f"to join {key}" for key in MODELS if as_mapping(data.get(key))]
-        if "judge_fraction" in as_mapping(data.get("split")):
-            reasons.append("to split by judge_fraction")
+        if "holdout_fraction" in as_mapping(data.get("split")):
+            reasons.append("to split by holdout_fraction")
         if reasons and data.get("id") is None:
             yield ("id",), f"is required {' and '.join(reasons)}"
         yield from repeats("classes", data.get("classes"))
@@ -253,7 +253,7 @@ class Reconcile(Section):
     max_steps: Count = Field(default=1_000_000, description="stop after this many patches")
     guard: Literal["off", "report", "best_prefix"] = Field(
         default="report",
-        description="if judged loss rises: off, report it, or best_prefix to keep what did good",
+        description="if holdout loss rises: off, report it, or best_prefix to keep what did good",
     )
 
     delta: Part = Field(
@@ -432,7 +432,7 @@ class Config(Section):
             yield ("input", "id"), "is required for output.mode: merge"
         guard = as_mapping(data.get("reconcile")).get("guard")
         if guard == "best_prefix" and as_mapping(data.get("input")).get("split") is None:
-            yield ("reconcile", "guard"), "best_prefix needs rows to judge by: set input.split"
+            yield ("reconcile", "guard"), "best_prefix needs holdout rows: set input.split"
         yield from unequal_sizes(data)
         yield from shared_tables(data)
 

@@ -250,7 +250,7 @@ class Section(BaseModel):
         """Rules between keys.
 
         They see the data as given and run even when some of it is wrong, or problems would come in
-        instalments; so a rule looks at what it got before it judges.
+        instalments; so a rule looks at what it got before it decides.
         """
         return iter(())
 

@@ -73,7 +73,7 @@ def pack_gathered(gathered: Gathered, active_bytes: int) -> bytes:
     }
     data["problems"] = gathered.problems.to_json()
     arrays: dict[str, Array] = {}
-    for name, part in (("fit", gathered.fit), ("judge", gathered.judge)):
+    for name, part in (("fit", gathered.fit), ("holdout", gathered.holdout)):
         data[name], found = totals_to_plain(part.totals)
         arrays |= {f"{name}.{key}": a for key, a in found.items()}
     return pack(data, arrays)
@@ -83,7 +83,7 @@ def unpack_gathered(packed: Any) -> tuple[Gathered, int]:
     data, arrays = unpack(packed)
     active_bytes = int(data.pop("active_bytes"))
     parts = []
-    for name in ("fit", "judge"):
+    for name in ("fit", "holdout"):
         own = {k.removeprefix(f"{name}."): a for k, a in arrays.items() if k.startswith(f"{name}.")}
         parts.append(Part(totals_from_plain(data.pop(name), own)))
     problems = Problems.from_json(data.pop("problems"))

@@ -71,9 +71,9 @@ class Problem:
                 f"{where} has no rows to fit on: of {gathered.rows:,} rows "
                 f"{gathered.unlabelled:,} have no label and {gathered.bad:,} cannot be used"
                 + (
-                    f"; the split leaves {gathered.judge.rows:,} to judge by and "
+                    f"; the split leaves {gathered.holdout.rows:,} held out and "
                     f"{gathered.unused:,} to neither"
-                    if gathered.judge.rows or gathered.unused
+                    if gathered.holdout.rows or gathered.unused
                     else ""
                 )
             )

@@ -81,7 +81,7 @@ class Reading:
 
     @property
     def usable(self) -> Mask:
-        """Rows that can be fitted or judged."""
+        """Rows that can be fitted or held out."""
         return self.valid & self.labelled
 
 

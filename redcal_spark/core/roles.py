@@ -33,8 +33,8 @@ class Roles:
         usable = valid & with_label(batch, self.layout)
         role = usable.astype(np.int8)
         if self.split is not None:
-            fit, judge = self.split.masks(batch)
-            role = np.where(usable & fit, 1, np.where(usable & judge, 2, 0)).astype(np.int8)
+            fit, holdout = self.split.masks(batch)
+            role = np.where(usable & fit, 1, np.where(usable & holdout, 2, 0)).astype(np.int8)
         return pa.array([NONE, FIT, HOLDOUT], pa.string()).take(pa.array(role))
 
 

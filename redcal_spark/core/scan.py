@@ -46,7 +46,7 @@ class Gathered:
     """What a scan found, of a batch or of all of them: it adds up."""
 
     fit: Part
-    judge: Part
+    holdout: Part
     rows: int = 0
     unlabelled: int = 0
     unused: int = 0  # labelled and valid, but of neither split
@@ -61,11 +61,11 @@ class Gathered:
     @property
     def parts(self) -> dict[str, Part]:
         """The splits that have rows."""
-        return {k: part for k, part in (("fit", self.fit), ("judge", self.judge)) if part.rows}
+        return {k: part for k, part in (("fit", self.fit), ("holdout", self.holdout)) if part.rows}
 
     def merge(self, other: Gathered) -> None:
         self.fit.merge(other.fit)
-        self.judge.merge(other.judge)
+        self.holdout.merge(other.holdout)
         for name in ("rows", "unlabelled", "unused", "bad", "off_sum"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.problems.merge(other.problems)
@@ -96,10 +96,10 @@ class Scanner:
         if self.split is None:
             self._add(found.fit, reading.block, usable)
         else:
-            fit, judge = self.split.masks(batch)
+            fit, holdout = self.split.masks(batch)
             self._add(found.fit, reading.block, usable & fit)
-            self._add(found.judge, reading.block, usable & judge)
-        found.unused = int(np.count_nonzero(usable)) - found.fit.rows - found.judge.rows
+            self._add(found.holdout, reading.block, usable & holdout)
+        found.unused = int(np.count_nonzero(usable)) - found.fit.rows - found.holdout.rows
         return found
 
     def all(self, piece: Piece) -> Gathered:
@@ -111,12 +111,12 @@ class Scanner:
     def again(self, known: Gathered) -> Gathered:
         """Rows that an earlier scan kept all of, by the rules of this one."""
         found = []
-        for old in (known.fit, known.judge):
+        for old in (known.fit, known.holdout):
             part = Part(Totals.none(self.rules.losses, self.layout.n_classes))
             for block in old.active:
                 part.merge(self._scanned(block))
             found.append(part)
-        return replace(known, fit=found[0], judge=found[1])
+        return replace(known, fit=found[0], holdout=found[1])
 
     def _add(self, part: Part, block: Block, mask: Mask) -> None:
         if not mask.all():

@@ -1,4 +1,4 @@
-"""Rows for fitting and rows for judging: by a column, or by a hash of the id."""
+"""Rows to fit and rows to hold out: by a column, or by a hash of the id."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class ColumnSplit:
-    """Rows whose column holds `fit` are fitted, those with `judge` judged, others neither."""
+    """Rows whose column holds `fit` are fitted, those with `holdout` held out, others neither."""
 
     column: str
     fit: Any
-    judge: Any
+    holdout: Any
 
     def check(self, schema: pa.Schema, where: str) -> None:
         """Refuse a table that cannot be split so."""
@@ -34,7 +34,7 @@ class ColumnSplit:
         column = batch.column(self.column)
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
-        return self._equal(column, self.fit), self._equal(column, self.judge)
+        return self._equal(column, self.fit), self._equal(column, self.holdout)
 
     def _equal(self, column: pa.Array, value: Any) -> Mask:
         try:
@@ -48,7 +48,7 @@ class ColumnSplit:
 
 @dataclass(frozen=True)
 class HashSplit:
-    """A fraction of rows, chosen by a hash of the id, is judged; the others are fitted."""
+    """A fraction of rows, chosen by a hash of the id, is held out; the others are fitted."""
 
     id: str
     fraction: float
@@ -70,8 +70,8 @@ class HashSplit:
         hashes = hash_column(batch.column(self.id), self.id, self.salt)
         bound = int(exact(self.fraction) * 2**64 // 1)
         # 2^64 itself, of the fraction 1, is above every hash and no uint64
-        judge = hashes < np.uint64(bound) if bound < 2**64 else np.ones(len(hashes), np.bool_)
-        return ~judge, judge
+        holdout = hashes < np.uint64(bound) if bound < 2**64 else np.ones(len(hashes), np.bool_)
+        return ~holdout, holdout
 
 
 Split = ColumnSplit | HashSplit

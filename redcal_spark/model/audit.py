@@ -25,7 +25,7 @@ INTERVALS = {
 
 def audit_rows(problem: Problem, gathered: Gathered) -> dict[str, Any]:
     """Of all labelled rows; what there is to fix is counted on the fitting ones."""
-    everything = Metrics(gathered.fit.totals + gathered.judge.totals, problem.losses)
+    everything = Metrics(gathered.fit.totals + gathered.holdout.totals, problem.losses)
     to_mend = to_fix(Metrics(gathered.fit.totals, problem.losses), problem.parameters)
     return audit(everything, problem.columns.classes) | {"to_fix": to_mend}
 

@@ -1,4 +1,4 @@
-"""The guard: how much of a log the judged rows bear out."""
+"""The guard: how much of a log the holdout rows bear out."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def mean_loss(point: Point, losses: LossFamily) -> Fraction:
 def best_prefix(points: Sequence[Point], losses: LossFamily) -> Point:
     """The point of lowest mean loss, the earliest on ties. Without losses: the last.
 
-    points: of the judged rows, at the ends of rounds and at steps of a calibration everywhere.
+    points: of the holdout rows, at the ends of rounds and at steps of a calibration everywhere.
     """
     if not len(losses):
         return points[-1]
@@ -53,7 +53,7 @@ def cut(pair: ReconciledPair, steps: int) -> ReconciledPair:
 
 
 def warning(points: Sequence[Point], losses: LossFamily) -> str | None:
-    """What to say if the last rounds made the judged loss worse."""
+    """What to say if the last rounds made the holdout loss worse."""
     best, last = best_prefix(points, losses), points[-1]
     if best is last:
         return None
@@ -65,6 +65,6 @@ def warning(points: Sequence[Point], losses: LossFamily) -> str | None:
     if rounds:
         told += f" ({rounds:,} rounds)" if rounds > 1 else " (1 round)"
     return (
-        f"{told} raised the mean loss on the judged rows from {low:.6g} to {high:.6g} (rescaled to "
+        f"{told} raised the mean loss on holdout rows from {low:.6g} to {high:.6g} (rescaled to "
         f"[0, 1]); reconcile.guard: best_prefix would keep the first {best.steps:,}"
     )

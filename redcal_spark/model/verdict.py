@@ -33,17 +33,17 @@ def verdict(
     """
     found = dict(histories)
     candidates = 1
-    judged = found.get("judge")
-    if judged and guard == "best_prefix":
+    holdout = found.get("holdout")
+    if holdout and guard == "best_prefix":
         choice = _choice(found)
         kept = best_prefix(choice, pair.losses).steps
         candidates = len(choice) if len(pair.losses) else 1
         pair = cut(pair, kept)
         found = {split: _until(points, kept) for split, points in found.items()}
-    elif judged and guard == "report" and (told := warning(judged, pair.losses)) is not None:
+    elif holdout and guard == "report" and (told := warning(holdout, pair.losses)) is not None:
         note(told)
     certificate = certify(
-        pair, found["fit"], found.get("judge", ()), delta=delta, candidates=candidates
+        pair, found["fit"], found.get("holdout", ()), delta=delta, candidates=candidates
     )
     if not certificate.sound:
         raise RunError("\n  ".join(["the run contradicts itself:", *failures(certificate)]))
@@ -53,7 +53,7 @@ def verdict(
 def _choice(histories: Histories) -> list[Point]:
     """The points to choose from: of both histories, so that both know the sums there."""
     known = {point.steps for point in histories["fit"]}
-    return [point for point in histories["judge"] if point.steps in known]
+    return [point for point in histories["holdout"] if point.steps in known]
 
 
 def _until(points: Sequence[Point], steps: int) -> list[Point]:

@@ -181,7 +181,7 @@ def _gap_line(
     model, action = before["model"], report.actions[loss][before["action"]]
     # after the fit, the fitting rows are no sample any more; nor are those that the guard chose by
     chosen = report.certificate is not None and report.certificate.candidates > 1
-    fresh = split == "judge" and not chosen
+    fresh = split == "holdout" and not chosen
     style = "one" if model == 1 else "two"
     marks = [
         Gap(before["gap"], before["low"], before["high"], f"{style} before"),

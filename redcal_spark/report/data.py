@@ -19,10 +19,11 @@ from redcal_spark.certificate.certify import Certificate
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.parameters import Parameters, Resolved
 from redcal_spark.core.patches import Patch, PatchLog
+from redcal_spark.runs import words_of_0_1
 from redcal_spark.runs.job import Job
 from redcal_spark.runs.ledger import RunRow
 
-SPLITS = {"fit": "fitted", "judge": "judged"}
+SPLITS = {"fit": "fitted", "holdout": "holdout"}
 LOSSES = 4  # shown at length
 Audit = Mapping[str, Any]
 
@@ -48,6 +49,8 @@ class Report:
         """The report of a run that has a model."""
         pair = job.pair_of(row)
         history = job.store.read(job.tables.history, {"run_id": row.run_id})
+        if history is not None and words_of_0_1.wrote(vars(row)):
+            history = words_of_0_1.split_column(history)
         outputs = json.loads(row.outputs or "{}")
         tables = job.tables._asdict()
         return cls(
@@ -107,8 +110,8 @@ class Report:
 
     @property
     def told_split(self) -> str:
-        """The rows that count: those judged by, where there are any."""
-        return "judge" if "judge" in self.audits else "fit"
+        """The rows that count: the holdout rows, where there are any."""
+        return "holdout" if "holdout" in self.audits else "fit"
 
     def rows(self, split: str) -> int:
         return int(self.audits[split]["before"]["rows"])

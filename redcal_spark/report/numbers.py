@@ -14,7 +14,7 @@ PERCENT = "\u00a0%"  # no line ends before the sign
 
 
 def shown(text: str, value: Value | str, *of: object) -> Html:
-    """A number as text. of: what it is of, as the path `judge/triage/disagreement/before`."""
+    """A number as text. of: what it is of, as the path `holdout/triage/disagreement/before`."""
     full = value if isinstance(value, str) else full_text(value)
     return tag("data", text, value=full, data_n="/".join(map(str, of)) or None)
 

@@ -214,7 +214,7 @@ def rows(report: Report) -> Iterator[Line]:
     counts = (
         ("rows", row.rows, ("rows",)),
         ("fitted", report.rows("fit"), ("fit", "rows")),
-        ("judged", row.judge_rows, ("judge", "rows")),
+        ("holdout", row.holdout_rows, ("holdout", "rows")),
         ("without a label", row.unlabelled_rows, ("without a label",)),
         ("unusable", row.bad_rows, ("unusable",)),
     )

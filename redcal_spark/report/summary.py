@@ -35,7 +35,7 @@ STATUS = {
     "valid, but disagreement that counts may be left. Raise the limit, or raise eta.",
     "stalled": "The run stalled: its next patch rounds to nothing on the patch grid. What it did "
     "is valid, but disagreement that counts is left. Set a finer grid_bits, or leave it out.",
-    "cut": "The guard cut the run: later patches raised the cost on the judged rows and were left "
+    "cut": "The guard cut the run: later patches raised the cost on the holdout rows and were left "
     "out. What is kept is valid, but disagreement that counts may be left.",
 }
 
@@ -111,8 +111,10 @@ def _how(report: Report) -> Iterator[Html | str]:
     yield f" small correction{'s' if len(report.log) > 1 else ''}, learned on "
     yield whole(report.rows("fit"), "fit", "rows")
     yield " labelled rows"
-    if "judge" in report.audits:
-        yield joined(" and judged on ", whole(report.rows("judge"), "judge", "rows"), " others")
+    if "holdout" in report.audits:
+        yield joined(
+            "  and checked on ", whole(report.rows("holdout"), "holdout", "rows"), " others"
+        )
         yield ", which it never saw. All numbers here are of those others, unless it says fitted."
     else:
         yield "."
@@ -223,20 +225,20 @@ def notices(report: Report) -> Iterator[Notice]:
     if report.row.status != "converged":
         told = STATUS.get(report.row.status, f"It ended as {report.row.status}.")
         yield Notice("warn", f"Not converged: {report.row.status}", [told])
-    worse = list(_worse(report)) if "judge" in report.audits else []
+    worse = list(_worse(report)) if "holdout" in report.audits else []
     if worse:
         advice = (
             "Corrections may have fitted noise: reconcile.guard: best_prefix keeps only those that "
-            "did good on the judged rows, and reconcile.beta: auto calibrates no finer than the "
+            "did good on the holdout rows, and reconcile.beta: auto calibrates no finer than the "
             "noise."
         )
         yield Notice("warn", "Worse on rows that the fit never saw", [*worse, advice])
-    if "judge" not in report.audits:
+    if "holdout" not in report.audits:
         told = (
             "Every number here is of rows that the models were fitted on; new rows may fare worse. "
-            "input.split sets rows aside to judge by."
+            "input.split holds rows out."
         )
-        yield Notice("note", "No rows to judge by", [told])
+        yield Notice("note", "No holdout rows", [told])
 
 
 def _failure(report: Report, check: Check) -> str:
@@ -254,16 +256,16 @@ def _failure(report: Report, check: Check) -> str:
 
 
 def _worse(report: Report) -> Iterator[str]:
-    """What went up on the judged rows by half a per cent or more."""
+    """What went up on the holdout rows by half a per cent or more."""
     for model in (1, 2):
-        before, after = (report.brier("judge", when, model) for when in ("before", "after"))
+        before, after = (report.brier("holdout", when, model) for when in ("before", "after"))
         if after - before >= WORSE * before and after > before:
             told = change_text(before, after) or "from 0"
             yield f"The Brier score of {report.models[model - 1]} rose: {told}."
     found = []
     for loss in range(len(report.losses)):
         for model in (1, 2):
-            before, after = (report.cost("judge", w, loss, model) for w in ("before", "after"))
+            before, after = (report.cost("holdout", w, loss, model) for w in ("before", "after"))
             if after - before >= WORSE * abs(before) and after > before:
                 found.append((change_text(before, after) or "from 0", loss, model))
     if found:

@@ -17,7 +17,7 @@ def counted(gathered: Gathered, pair: ReconciledPair) -> dict[str, int]:
     return {
         "rows": gathered.rows,
         "fit_rows": gathered.fit.rows,
-        "judge_rows": gathered.judge.rows,
+        "holdout_rows": gathered.holdout.rows,
         "unlabelled_rows": gathered.unlabelled,
         "bad_rows": gathered.bad,
         "patches": len(pair.log),

@@ -20,7 +20,7 @@ from redcal_spark.runs.job import Job
 from redcal_spark.runs.outcome import Listener
 from redcal_spark.runs.tables import measurements
 
-SPLITS = {"fit": "fitted", "judge": "judged"}
+SPLITS = {"fit": "fitted", "holdout": "holdout"}
 # In the paper's order; the names are those of the paper's figures.
 PROCEDURES = {
     "reconcile": "Reconcile",
@@ -160,7 +160,7 @@ def _fitted(reconciler: Reconciler, scanned: Scanned, listener: Listener) -> Com
         seconds = time.perf_counter() - start
     finally:
         listener.done()
-    listener.phase(f"judging: {name}")
+    listener.phase(f"checking on holdout rows: {name}")
     try:
         return Compared(pair, seconds, scanned.histories(pair, None))
     finally:

@@ -192,11 +192,11 @@ class Job:
             return self.work.scan(table, problem, wanted, self.split, self.listener.advance)
 
     def run(self, *, force: bool = False, wait: bool = False) -> Outcome:
-        """Fit, apply, judge: the main job."""
+        """Fit, apply, holdout: the main job."""
         return self._run("run", force, wait)
 
     def fit(self, *, force: bool = False, wait: bool = False) -> Outcome:
-        """Fit and judge; the log is written, the rows are not."""
+        """Fit and certify; the log is written, the rows are not."""
         return self._run("fit", force, wait)
 
     def resume(self, run_id: str | None = None, *, wait: bool = False) -> Outcome:
@@ -340,7 +340,7 @@ class Job:
                 engine=scanned.engine(),
                 zero_calibrations=progress.zero_calibrations,
             )
-        with self._phase("judge"), self.work.counters.timed("judge") as made:
+        with self._phase("holdout"), self.work.counters.timed("holdout") as made:
             points = scanned.histories(pair, self._all_seen(pair.log))
             made.rows = scanned.replayed
             guard = self.config.reconcile.guard

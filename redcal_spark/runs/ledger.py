@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -17,6 +17,7 @@ from redcal_spark.backends.store import Commit, Store
 from redcal_spark.config.redaction import Redaction
 from redcal_spark.errors import RunError
 from redcal_spark.model.pair import SCHEMA_VERSION
+from redcal_spark.runs import words_of_0_1
 
 RUNS_SCHEMA_VERSION = 4
 FINISHED = ("converged", "capped", "stalled", "cut")
@@ -38,7 +39,7 @@ SCHEMA = pa.schema(
         ("previous_claim", pa.string()),
         ("rows", pa.int64()),
         ("fit_rows", pa.int64()),
-        ("judge_rows", pa.int64()),
+        ("holdout_rows", pa.int64()),
         ("unlabelled_rows", pa.int64()),
         ("bad_rows", pa.int64()),
         ("patches", pa.int64()),
@@ -64,7 +65,7 @@ SCHEMA = pa.schema(
 )
 
 # Columns that ledgers of 0.1 have not got: null there.
-ADDED = ("measured", "digests")
+ADDED = ("measured", "digests", "holdout_rows")
 
 # Texts that may hold what `${NAME}` in the configuration stands for; `config` is as written.
 JSON_TEXTS = ("inputs", "model", "outputs", "metrics", "certificate", "audits", "exports")
@@ -87,7 +88,7 @@ class RunRow:
     previous_claim: str | None = None
     rows: int | None = None
     fit_rows: int | None = None
-    judge_rows: int | None = None
+    holdout_rows: int | None = None
     unlabelled_rows: int | None = None
     bad_rows: int | None = None
     patches: int | None = None
@@ -188,8 +189,7 @@ class Ledger:
                 f"{self.table}: a ledger of another release: it has no column {missing[0]!r}; "
                 "name a new one with output.runs"
             )
-        known = [] if found is None else found.select(there).to_pylist()
-        runs = (RunRow(**row) for row in map(self._read, known))
+        runs = (RunRow(**self._read(row)) for row in _of_today(found, names))
         return sorted(runs, key=lambda row: (row.started_at, row.run_id))
 
     def _stored(self, row: RunRow) -> pa.Table:
@@ -207,11 +207,19 @@ class Ledger:
     def as_stored(self, run_id: str) -> list[dict[str, Any]]:
         """The rows of a run as the table has them, variables unresolved; one, if all is well."""
         found = self._store.read(self.table, {"run_id": run_id})
-        return [] if found is None else [dict.fromkeys(ADDED) | row for row in found.to_pylist()]
+        return [dict.fromkeys(ADDED) | row for row in _of_today(found)]
 
     def _read(self, row: dict[str, Any]) -> dict[str, Any]:
         read = {k: self._hidden.read_json(row[k]) for k in JSON_TEXTS if row.get(k) is not None}
         return row | read
+
+
+def _of_today(stored: pa.Table | None, names: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    """Rows as stored, in the words of today. names: only these columns, where they are there."""
+    rows = [] if stored is None else map(words_of_0_1.ledger_row, stored.to_pylist())
+    return [
+        row if names is None else {name: row[name] for name in names if name in row} for row in rows
+    ]
 
 
 def cell_digests(row: Mapping[str, Any]) -> dict[str, str]:
@@ -236,6 +244,7 @@ def config_digest(resolved: Mapping[str, Any]) -> str:
 
     Mappings are sorted, but the order of the losses breaks ties.
     """
+    resolved = words_of_0_1.as_digested(resolved)
     decides = {key: value for key, value in resolved.items() if key != "engine"}
     return digest(decides | {"losses": list(resolved.get("losses", {}).items())})
 

@@ -32,7 +32,7 @@ METRICS = pa.schema(
         ("kind", pa.string()),
         ("name", pa.string()),
         ("number", pa.int64()),
-        ("split", pa.string()),  # fit or judge
+        ("split", pa.string()),  # fit or holdout
         ("stage", pa.string()),  # before or after
         ("model", pa.int32()),
         ("loss", pa.string()),

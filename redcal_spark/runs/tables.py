@@ -34,7 +34,7 @@ PATCHES = pa.schema(
 HISTORY = pa.schema(
     [
         ("run_id", pa.string()),
-        ("split", pa.string()),  # fit or judge
+        ("split", pa.string()),  # fit or holdout
         ("step", pa.int64()),  # patches so far
         ("round", pa.int64()),  # rounds so far
         ("model", pa.int32()),

@@ -73,7 +73,7 @@ class Workload:
 
 @dataclass(frozen=True)
 class CostModel:
-    """scan: by rows. passes: by bytes. judge: by active rows.
+    """scan: by rows. passes: by bytes. holdout: by active rows.
 
     task: seconds that the driver spends on every task of a job, one after the other.
     job: seconds that a cluster takes more than one machine to start a job; assumed, not measured.
@@ -81,7 +81,7 @@ class CostModel:
 
     scan: Line
     passes: Line
-    judge: Line
+    holdout: Line
     task: float
     job: float = 0.0
 
@@ -90,7 +90,7 @@ class CostModel:
         return self.job + self.passes.seconds(size, min(cores, tasks)) + self.task * tasks
 
     def fit_seconds(self, rows: float, cores: int, work: Workload) -> float:
-        """The scan, the rounds where Spark keeps the rows, and judging.
+        """The scan, the rounds where Spark keeps the rows, and the holdout pass.
 
         What fits the driver's budget costs one pass to collect; what the driver then does in
         memory is left out. Rows that fall out of all events stay in, as if nothing were rewritten.
@@ -106,7 +106,7 @@ class CostModel:
             if event > work.driver_budget:
                 total += (1 + calibrations) * self.pass_seconds(event, cores)
         used = min(cores, tasks_of(active, cores))
-        return total + self.job + self.judge.seconds(rows * work.active, used)
+        return total + self.job + self.holdout.seconds(rows * work.active, used)
 
 
 def tasks_of(size: float, cores: int) -> int:

@@ -39,7 +39,7 @@ from tests.bench.timing import machine
 from tests.dense import Scores, from_top5, vectors
 
 VARIABLE = "REDCAL_DATA"
-SPLIT = ColumnSplit("part", "fit", "judge")
+SPLIT = ColumnSplit("part", "fit", "holdout")
 Setting = Literal["paper", "auto", "finer"]
 SETTINGS: tuple[Setting, ...] = ("auto", "finer", "paper")  # the paper's takes longest
 
@@ -167,7 +167,7 @@ def compared(experiment: Experiment, drawn: Draw) -> list[Compared]:
     with warnings.catch_warnings():  # of 10,000 costs by chance some are equal on the grid
         warnings.simplefilter("ignore", GridWarning)
         reconciler = experiment.reconciler({"loss": drawn.costs})
-    parts = np.where(np.arange(len(drawn.y)) < drawn.fitted, SPLIT.fit, SPLIT.judge)
+    parts = np.where(np.arange(len(drawn.y)) < drawn.fitted, SPLIT.fit, SPLIT.holdout)
     table = from_numpy(reconciler.columns, drawn.f1, drawn.f2, drawn.y)
     table = table.append_column(SPLIT.column, pa.array(parts))
 

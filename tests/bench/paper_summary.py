@@ -98,8 +98,8 @@ def starts(found: Found, split: str, measure: str) -> Numbers:
 def results_table(found: Mapping[str, Found]) -> str:
     """Markdown: before, and what each procedure changed: mean and standard error over the draws."""
     lines = [
-        "| set and setting | | patches | rounds of ReDCal | Brier, fitted | Brier, judged | "
-        "loss gap, fitted | loss gap, judged | disagree, judged |",
+        "| set and setting | | patches | rounds of ReDCal | Brier, fitted | Brier, holdout | "
+        "loss gap, fitted | loss gap, holdout | disagree, holdout |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for name, draws in found.items():
@@ -108,9 +108,9 @@ def results_table(found: Mapping[str, Found]) -> str:
 
 
 def _results(name: str, found: Found) -> Iterator[str]:
-    columns = [(split, measure) for measure in ("brier", "gap") for split in ("fit", "judge")]
+    columns = [(split, measure) for measure in ("brier", "gap") for split in ("fit", "holdout")]
     before = " | ".join(f"{starts(found, *column).mean():.4f}" for column in columns)
-    apart = starts(found, "judge", "disagreement").mean()
+    apart = starts(found, "holdout", "disagreement").mean()
     yield f"| **{name}** | before | | | {before} | {apart:.1%} |"
     for algorithm, title in PROCEDURES.items():
         own = [draw[algorithm] for draw in found]
@@ -121,7 +121,7 @@ def _results(name: str, found: Found) -> Iterator[str]:
             str(Mean.of(ends(found, algorithm, *column) - starts(found, *column)))
             for column in columns
         )
-        apart = ends(found, algorithm, "judge", "disagreement").mean()
+        apart = ends(found, algorithm, "holdout", "disagreement").mean()
         yield f"| | {title} | {told} | {rounds:.1f} | {changes} | {apart:.1%} |"
 
 
@@ -130,14 +130,14 @@ def _results(name: str, found: Found) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Claim:
-    """That one procedure ends below another (or below where it began), on the judged rows."""
+    """That one procedure ends below another (or below where it began), on the holdout rows."""
 
     text: str
     measure: str
     lower: str
     than: str | None  # None: before
 
-    def differences(self, found: Found, split: str = "judge") -> Numbers:
+    def differences(self, found: Found, split: str = "holdout") -> Numbers:
         """Per draw, negative where the claim holds."""
         if self.than is None:
             other = starts(found, split, self.measure)
@@ -171,7 +171,7 @@ def verdict(difference: Mean) -> str:
 
 
 def claims(found: Found) -> Iterator[tuple[str, Mean, str]]:
-    """Each claim with its mean difference on the judged rows, and the verdict."""
+    """Each claim with its mean difference on the holdout rows, and the verdict."""
     for claim in CLAIMS:
         difference = Mean.of(claim.differences(found))
         yield claim.text, difference, verdict(difference)
@@ -180,7 +180,7 @@ def claims(found: Found) -> Iterator[tuple[str, Mean, str]]:
 def claims_table(found: Mapping[str, Found]) -> str:
     """Markdown: a line a claim, a column a set and setting."""
     lines = [
-        "| judged rows; below 0: as claimed | " + " | ".join(found) + " |",
+        "| holdout rows; below 0: as claimed | " + " | ".join(found) + " |",
         "|---|" + "---|" * len(found),
     ]
     columns = [list(claims(draws)) for draws in found.values()]
@@ -188,8 +188,11 @@ def claims_table(found: Mapping[str, Found]) -> str:
         cells = (f"{column[place][1]}: {column[place][2]}" for column in columns)
         lines.append(f"| {claim.text} | " + " | ".join(cells) + " |")
     rose = (
-        f"{int((ends(d, 'reconcile', 'judge', 'gap') > starts(d, 'judge', 'gap')).sum())} / "
-        f"{int((ends(d, 'redcal', 'judge', 'gap') > starts(d, 'judge', 'gap')).sum())} of {len(d)}"
+        " / ".join(
+            str(int((ends(d, name, "holdout", "gap") > starts(d, "holdout", "gap")).sum()))
+            for name in ("reconcile", "redcal")
+        )
+        + f" of {len(d)}"
         for d in found.values()
     )
     lines.append("| draws whose loss Reconcile / ReDCal raised | " + " | ".join(rose) + " |")

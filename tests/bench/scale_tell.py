@@ -230,8 +230,8 @@ def model_of(found: Sequence[Found]) -> CostModel | None:
     if not (fits and far and tasks and passes):
         return None
     scans = [Measured(f.case.count, f.told["cores"], f.told["phases"]["scan"]) for f in fits]
-    judged = [Measured(f.active_rows, f.told["cores"], f.told["phases"]["judge"]) for f in far]
-    return CostModel(fitted(scans), fitted(passes), fitted(judged), tasks[0], CLUSTER)
+    holdout = [Measured(f.active_rows, f.told["cores"], f.told["phases"]["holdout"]) for f in far]
+    return CostModel(fitted(scans), fitted(passes), fitted(holdout), tasks[0], CLUSTER)
 
 
 def _spread(one: Found) -> bool:
@@ -278,7 +278,7 @@ def _assumptions(model: CostModel, work: Workload, found: Sequence[Found]) -> st
             f"- an iteration (one pass): {line(model.passes, 'MB', 1e6)}, "
             f"from {len(passes_of(found))} passes",
             f"- the scan: {line(model.scan, 'million rows', 1e6)}",
-            f"- judging: {line(model.judge, 'million active rows', 1e6)}",
+            f"- holdout pass: {line(model.holdout, 'million active rows', 1e6)}",
             f"- the driver: at most {seconds(model.task)} a task (it shares the cores here); "
             f"a cluster takes {model.job:g} s more to start a job than this machine "
             "(assumed, not measured)",
@@ -293,13 +293,13 @@ def _assumptions(model: CostModel, work: Workload, found: Sequence[Found]) -> st
 
 
 def _checked(model: CostModel, one: Found, work: Workload) -> str:
-    here = CostModel(model.scan, model.passes, model.judge, 0.0, 0.0)
+    here = CostModel(model.scan, model.passes, model.holdout, 0.0, 0.0)
     said = here.fit_seconds(one.case.count, one.told["cores"], work)
     phases = one.told["phases"]
-    was = sum(phases.get(name, 0.0) for name in ("scan", "fit", "judge"))
+    was = sum(phases.get(name, 0.0) for name in ("scan", "fit", "holdout"))
     return (
         f"For the {one.case.count:,} rows measured on {one.told['cores']} cores the model says "
-        f"{seconds(said)}; scan, patches and judging took {seconds(was)}."
+        f"{seconds(said)}; scan, patches and the holdout pass took {seconds(was)}."
     )
 
 
@@ -308,7 +308,7 @@ def _statistics(found: Sequence[Found], work: Workload) -> list[str]:
     points = 1 + len(work.rounds)
     rows, cores = SIZES[-1], CLUSTERS[-1]
     scans = tasks_of(rows * work.table_bytes, cores)
-    judges = tasks_of(rows * work.active * work.row_bytes, cores)
+    parts = tasks_of(rows * work.active * work.row_bytes, cores)
     for one in of(found, "driver"):
         for told in one.told["statistics"]:
             size, spent = told["bytes"], told["seconds"]
@@ -316,13 +316,13 @@ def _statistics(found: Sequence[Found], work: Workload) -> list[str]:
                 (
                     f"{told['losses']}, K = {told['actions']}, d = {told['classes']}",
                     f"{size / 1e3:,.1f} kB", f"{2 * size * scans / GIB:,.2f} GiB",
-                    seconds(2 * spent * scans), f"{points * size * judges / GIB:,.2f} GiB",
-                    seconds(points * spent * judges),
+                    seconds(2 * spent * scans), f"{points * size * parts / GIB:,.2f} GiB",
+                    seconds(points * spent * parts),
                 )
             )  # fmt: skip
     heads = [
         "losses", "totals of some rows", f"to the driver from a scan of {scans:,} tasks",
-        "adding up", f"from judging, {judges:,} tasks x {points} points", "adding up",
+        "adding up", f"from the holdout pass, {parts:,} tasks x {points} points", "adding up",
     ]  # fmt: skip
     return [table(heads, lines)] if lines else []
 

@@ -164,7 +164,7 @@ def fit(sizes: Sizes) -> Result:
         notes.append(
             f"fit, models {called}: {row['patches']} patches in {row['rounds']} rounds, "
             f"{row['status']}; of it scan {phases['scan']:.1f} s, patches {phases['fit']:.1f} s, "
-            f"judging {phases['judge']:.1f} s; bare reads: {reads}; the quickest counts"
+            f"holdout {phases['holdout']:.1f} s; bare reads: {reads}; the quickest counts"
         )
     return Result(ratios, notes)
 

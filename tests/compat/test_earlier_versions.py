@@ -24,7 +24,7 @@ input:
   classes: [mild, grave, rare]
   model_1: a
   model_2: b
-  split: {column: fold, fit: train, judge: test}
+  split: {column: fold, fit: train, holdout: test}
 losses:
   triage: {actions: [home, ward], costs: [[0, 2, 3], [1, 0, 0.5]]}
 reconcile: {algorithm: dc_then_redcal, alpha: 0.01, eta: 0.05}
@@ -77,6 +77,7 @@ def test_the_model_gives_the_scores_that_it_gave_then(earlier: Path) -> None:
 
 def test_the_ledger_and_the_log(earlier: Path, capsys: pytest.CaptureFixture[str]) -> None:
     row = the_run(capsys)
+    assert row["holdout_rows"] > 10 and "holdout" in row["metrics"]
     assert (row["status"], row["patches"]) == ("converged", len(model(earlier)["log"]))
     code, out = told(capsys, "log", "--json", "--run", row["run_id"])
     assert code == 0
@@ -86,12 +87,22 @@ def test_the_ledger_and_the_log(earlier: Path, capsys: pytest.CaptureFixture[str
 def test_the_report(earlier: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = the_run(capsys)["run_id"]
     assert told(capsys, "report", "--run", run, "-o", "page.html")[0] == 0
-    assert run in Path("page.html").read_text(encoding="utf-8")
+    page = Path("page.html").read_text(encoding="utf-8")
+    assert run in page and '"holdout/rows"' in page and "No holdout rows" not in page
 
 
 def test_the_rows_are_evaluated(earlier: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, _ = told(capsys, "evaluate")
+    code, out = told(capsys, "evaluate", "--json")
     assert code in (0, 3)  # nothing was changed; 3: what this version can't check on old tables
+    assert not [each for each in json.loads(out)["checked"] if each["findings"]]
+
+
+def test_the_keys_of_then_are_read(earlier: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A config file that nobody touched: the run is found by it, and nothing is refused."""
+    assert "judge: test" in (earlier / "config.yaml").read_text(encoding="utf-8")
+    capsys.readouterr()
+    assert main(["check", "-c", "config.yaml", "--set", "output.schema=evolve"]) == 0
+    assert main(["evaluate", "-c", "config.yaml"]) in (0, 3)
 
 
 def test_apply_writes_the_same_scores(earlier: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -30,7 +30,7 @@ def prepare(folder: Path) -> None:
     """Everything that the pages take for given: conf/my.yaml has been run, and the demo."""
     shutil.copytree(ROOT / "conf", folder / "conf")
     config = whole_config()
-    config["input"]["split"] = {"judge_fraction": 0.5}
+    config["input"]["split"] = {"holdout_fraction": 0.5}
     config["engine"] = {"name": "auto"}
     (folder / "conf" / "my.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
     write_deltalake(str(folder / "data" / "scores"), scores())

@@ -124,7 +124,7 @@ def test_evaluate_says_what_ledger_and_history_say(work: Work) -> None:
     evaluated = work.redcal("evaluate", "--json").json["splits"]
     history = work.table("out/rows_history").to_pylist()
     last = max(point["step"] for point in history)
-    assert evaluated.keys() == metrics.keys() == {"fit", "judge"}
+    assert evaluated.keys() == metrics.keys() == {"fit", "holdout"}
     for split, found in evaluated.items():
         for when, step in (("before", 0), ("after", last)):
             for place, loss in enumerate(LOSSES):
@@ -147,7 +147,7 @@ def test_evaluate_says_what_ledger_and_history_say(work: Work) -> None:
                         assert kept[name] == point[name] == told[name]
     table = work.redcal("evaluate").out
     assert "triage: cost of a" in table
-    assert "judged" in table
+    assert "holdout" in table
 
 
 def test_audit_writes_nothing(work: Work) -> None:

@@ -55,7 +55,7 @@ def test_the_numbers_of_four_runs(work: Work, changes: dict[str, Any]) -> None:
     for one in procedures:
         expected = of_a_run(work, one["algorithm"])
         assert expected["patches"] > 2
-        assert set(expected["history"]) == {"fit", "judge"}
+        assert set(expected["history"]) == {"fit", "holdout"}
         one["history"] = {split: in_order(rows) for split, rows in one["history"].items()}
         assert {key: one[key] for key in expected} == expected
         assert one["seconds"] > 0
@@ -94,7 +94,7 @@ def test_a_second_look_at_kept_rows_is_a_scan_of_their_own(algorithm: str) -> No
     again = scanned("decision_calibration").again(reconciler(algorithm).problem).gathered
     for name in ("rows", "unlabelled", "unused", "bad", "off_sum"):
         assert getattr(again, name) == getattr(own, name)
-    for one, two in ((own.fit, again.fit), (own.judge, again.judge)):
+    for one, two in ((own.fit, again.fit), (own.holdout, again.holdout)):
         assert one.rows == two.rows > sum(block.rows for block in two.active) > 0
         for x, y in zip(one.totals.events, two.totals.events, strict=True):
             assert (x == y).all()
@@ -116,9 +116,9 @@ def test_the_table_says_what_the_json_says(work: Work) -> None:
         status, patches, _, *brier = told[0]
         assert (status, patches) == (one["status"], str(one["patches"]))
         mean = {s: sum(r["brier"] for r in rows) / len(rows) for s, rows in ends.items()}
-        assert brier == [f"{mean[split]:.4f}" for split in ("fit", "judge")]
+        assert brier == [f"{mean[split]:.4f}" for split in ("fit", "holdout")]
         for loss, numbers in zip(LOSSES, told[1:], strict=True):
-            for place, split in enumerate(("fit", "judge")):
+            for place, split in enumerate(("fit", "holdout")):
                 rows = [r for r in ends[split] if r["loss"] == loss]
                 gap = sum(r["loss_gap"] for r in rows) / 2
                 assert float(numbers[place]) == pytest.approx(gap, abs=5.1e-5)
@@ -129,7 +129,7 @@ def test_the_table_says_what_the_json_says(work: Work) -> None:
 def test_without_a_split(work: Work) -> None:
     del work.tree["input"]["split"]
     told = work.redcal("compare")
-    assert "fitted" in told.out and "judged" not in told.out
+    assert "fitted" in told.out and "holdout" not in told.out
     found = work.redcal("compare", "--json").json["procedures"]
     assert all(set(one["history"]) == {"fit"} for one in found)
 
@@ -142,7 +142,7 @@ def test_the_chart(work: Work) -> None:
     drawn = ElementTree.parse("chart.svg")
     texts = ["".join(node.itertext()) for node in drawn.iter("{http://www.w3.org/2000/svg}text")]
     assert set(PROCEDURES.values()) <= set(texts)
-    assert sum("Brier score" in text for text in texts) == 2  # fitted and judged
+    assert sum("Brier score" in text for text in texts) == 2  # fitted and holdout
     assert sum(text.startswith("loss gap: <$1 & $2>, ") for text in texts) == 2
     first = Path("chart.svg").read_bytes()
     assert work.redcal("compare", "-o", "chart.svg", "--quiet").out == ""

@@ -303,7 +303,7 @@ def test_a_variable_that_has_another_value_by_now(
 ) -> None:
     """The ledger keeps names, not values: what the run read and split cannot be made again."""
     monkeypatch.setenv("DRAW", "first")
-    work.tree["input"]["split"] = {"judge_fraction": 0.5, "salt": "${DRAW}"}
+    work.tree["input"]["split"] = {"holdout_fraction": 0.5, "salt": "${DRAW}"}
     work.ran()
     assert told_of(work)[0] == 0
     monkeypatch.setenv("DRAW", "second")

@@ -267,7 +267,7 @@ def test_an_audit_before_agrees_with_the_run(work: Work) -> None:
         k: first[k] for k in ("loss", "a1", "a2", "rows")
     }
     assert (todo["rows"], todo["beta"]) == (row["fit_rows"], row["beta"])
-    assert found["rows"] == row["fit_rows"] + row["judge_rows"]
+    assert found["rows"] == row["fit_rows"] + row["holdout_rows"]
     assert run["patches"] == len(log)
     # a cell by hand, from the file: what each choice costs by the outcomes
     outs = [o for o in work.table().to_pylist() if o["fold"] != "later" and o["outcome"]]

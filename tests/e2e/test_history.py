@@ -80,7 +80,7 @@ def test_by_column_every_round_of_both_splits(work: Work) -> None:
     ends = [0, *(p.step for p in pair.log if p.kind == "reconcile"), len(pair.log)]
     ends = sorted(set(ends) - {0} | {0})
     written = work.table().sort_by("case")
-    for split, fold in (("fit", "train"), ("judge", "test")):
+    for split, fold in (("fit", "train"), ("holdout", "test")):
         assert sorted(step for s, step in found if s == split) == ends
         assert [found[split, step][0]["round"] for step in ends] == list(range(len(ends)))
         part = split_rows(written, fold)
@@ -91,16 +91,16 @@ def test_by_column_every_round_of_both_splits(work: Work) -> None:
 
 
 def test_by_hash(work: Work) -> None:
-    work.tree["input"]["split"] = {"judge_fraction": 0.4, "salt": "x"}
+    work.tree["input"]["split"] = {"holdout_fraction": 0.4, "salt": "x"}
     work.ran()
     found = points(work)
     written = work.table().sort_by("case").combine_chunks()
     labelled = written.filter(pa.array([x is not None for x in written["outcome"].to_pylist()]))
-    fit, judge = HashSplit("case", 0.4, "x").masks(labelled.to_batches()[0])
-    assert (fit ^ judge).all()
-    assert 0.3 < judge.mean() < 0.5
+    fit, holdout = HashSplit("case", 0.4, "x").masks(labelled.to_batches()[0])
+    assert (fit ^ holdout).all()
+    assert 0.3 < holdout.mean() < 0.5
     last = max(step for _, step in found)
-    for split, mask in (("fit", fit), ("judge", judge)):
+    for split, mask in (("fit", fit), ("holdout", holdout)):
         part = labelled.filter(pa.array(mask))
         same_as_anew(found[split, 0], problem(part), grids(part))
         same_as_anew(found[split, last], problem(part), grids(part, "_reconciled"))
@@ -133,7 +133,7 @@ def test_a_calibration_everywhere_has_at_most_200_points(
     part = split_rows(work.table().sort_by("case"), "test")
     for step in (inside[0], inside[20]):
         same_as_anew(
-            found["judge", step],
+            found["holdout", step],
             problem(part, algorithm=algorithm),
             oracle.replay(problem(part, algorithm=algorithm), PatchLog(log[:step]).to_json()),
         )

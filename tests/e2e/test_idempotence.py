@@ -98,14 +98,14 @@ def test_another_version_of_the_package_is_another_run(
 
 
 def test_what_a_variable_stands_for_counts(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JUDGED", "test")
-    work.tree["input"]["split"]["judge"] = "${JUDGED}"
+    monkeypatch.setenv("HELD_OUT", "test")
+    work.tree["input"]["split"]["holdout"] = "${HELD_OUT}"
     first = mark(work)
-    monkeypatch.setenv("JUDGED", "later")
+    monkeypatch.setenv("HELD_OUT", "later")
     assert mark(work) != first
-    monkeypatch.setenv("JUDGED", "test")
+    monkeypatch.setenv("HELD_OUT", "test")
     assert mark(work) == first
-    assert "${JUDGED}" in work.runs()[0]["config"]
+    assert "${HELD_OUT}" in work.runs()[0]["config"]
 
 
 def threads(work: Work) -> None:

@@ -45,7 +45,7 @@ def test_a_whole_run_is_told_in_json_lines(work: Work) -> None:
     found = lines(told.err)
     [row] = work.runs()
     phases = [line["phase"] for line in found if line.get("phase")]
-    assert list(dict.fromkeys(phases)) == ["scan", "fit", "judge", "write", "apply"]
+    assert list(dict.fromkeys(phases)) == ["scan", "fit", "holdout", "write", "apply"]
     assert {line["run_id"] for line in found if "phase" in line} == {row["run_id"]}
     rounds = [line for line in found if line["message"].startswith("round ")]
     assert [line["round"] for line in rounds] == list(range(row["rounds"]))
@@ -269,7 +269,7 @@ def test_the_numbers_are_those_of_the_run(work: Work) -> None:
     assert {(r["command"], r["status"]) for r in table} == {("run", "converged")}
 
     counted = {r["name"]: r["counted"] for r in table if r["kind"] == "count"}
-    for name in ("rows", "fit_rows", "judge_rows", "unlabelled_rows", "patches", "rounds"):
+    for name in ("rows", "fit_rows", "holdout_rows", "unlabelled_rows", "patches", "rounds"):
         assert counted[name] == row[name]
     assert counted["rows_scanned"] == 1200
     assert counted["jobs"] == counted["scratch_bytes"] == counted["checks_violated"] == 0
@@ -278,13 +278,13 @@ def test_the_numbers_are_those_of_the_run(work: Work) -> None:
     assert all(r["value"] == r["counted"] for r in table if r["kind"] == "count")
 
     passes = {r["name"]: r for r in table if r["kind"] == "pass"}
-    assert [passes[name]["number"] for name in ("scan", "judge", "apply")] == [0, 1, 2]
+    assert [passes[name]["number"] for name in ("scan", "holdout", "apply")] == [0, 1, 2]
     assert passes["scan"]["counted"] == passes["apply"]["counted"] == 600
-    assert 0 < passes["judge"]["counted"] <= row["judge_rows"]
+    assert 0 < passes["holdout"]["counted"] <= row["holdout_rows"]
     phases = {r["name"]: r["value"] for r in table if r["kind"] == "phase"}
     timings = json.loads(row["timings"])
     assert {k: round(v, 3) for k, v in phases.items()} == timings
-    for name in ("scan", "judge", "apply"):
+    for name in ("scan", "holdout", "apply"):
         assert passes[name]["value"] == pytest.approx(phases[name], abs=0.05)
 
     quality = {
@@ -334,10 +334,10 @@ def test_the_dashboard_queries_of_the_pages_run(work: Work) -> None:
     assert [(r["run_id"], r["loss"]) for r in trend] == [
         (run["run_id"], "beds"), (run["run_id"], "triage")
     ]  # fmt: skip
-    judged = {m["loss"]: m["disagreement"] for m in run["metrics"]["judge"]["after"]}
-    assert {r["loss"]: r["after"] for r in trend} == judged
+    holdout = {m["loss"]: m["disagreement"] for m in run["metrics"]["holdout"]["after"]}
+    assert {r["loss"]: r["after"] for r in trend} == holdout
     assert all(r["before"] > r["after"] for r in trend)
-    assert {r["name"]: r["passes"] for r in passes} == {"scan": 1, "judge": 1, "apply": 2}
+    assert {r["name"]: r["passes"] for r in passes} == {"scan": 1, "holdout": 1, "apply": 2}
     assert all(isinstance(r["seconds"], float) for r in passes)
 
 
@@ -360,5 +360,5 @@ def test_a_failed_run_counts_in_the_ledger_alone(
     assert work.redcal("run").code == 1
     [failed] = work.runs()
     assert json.loads(failed["counters"])["rows_scanned"] == 600
-    assert json.loads(failed["timings"]).keys() >= {"scan", "fit", "judge"}
+    assert json.loads(failed["timings"]).keys() >= {"scan", "fit", "holdout"}
     assert not Path("out/rows_metrics").exists()

@@ -39,7 +39,7 @@ def test_converges_and_has_nothing_left_to_patch(
     rng = np.random.default_rng(17)
     work.tree = {
         "input": {"table": table, "id": "id", "label": "label"}
-        | {"model_1": columns[0], "model_2": columns[1], "split": {"judge_fraction": 0.5}},
+        | {"model_1": columns[0], "model_2": columns[1], "split": {"holdout_fraction": 0.5}},
         "losses": {
             f"l{i}": {"costs": rng.normal(size=(min(classes, 4) + i, classes)).tolist()}
             for i in range(2)

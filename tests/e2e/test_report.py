@@ -19,7 +19,7 @@ from tests.report_pages import Element, is_rounded, numbers, read_page
 
 REPORT = Path("out/rows_report.html")
 SLOW = pytest.mark.slow
-FOLDS = {"fit": "train", "judge": "test"}
+FOLDS = {"fit": "train", "holdout": "test"}
 WHENS = {"before": "", "after": "_reconciled"}
 
 
@@ -239,16 +239,16 @@ def test_every_number_is_that_of_the_tables(work: Work, algorithm: str) -> None:
         for model in (1, 2):
             for when in WHENS:
                 spent = [
-                    Fraction(next(iter(told[f"judge/{loss}/spent/{action}/{model}/{when}"]))[0])
+                    Fraction(next(iter(told[f"holdout/{loss}/spent/{action}/{model}/{when}"]))[0])
                     for action in range(len(given["costs"]))
                 ]
-                assert sum(spent) == known[f"judge/{loss}/cost_{model}/{when}"]
+                assert sum(spent) == known[f"holdout/{loss}/cost_{model}/{when}"]
 
 
 def test_the_ledger_keeps_audits_without_pairs(work: Work) -> None:
     work.ran()
     kept = json.loads(work.runs()[-1]["audits"])
-    assert set(kept) == {"fit", "judge"}
+    assert set(kept) == {"fit", "holdout"}
     for split, audits in kept.items():
         for audit in audits.values():
             assert audit["rows"] == split_rows(work.table(), FOLDS[split]).num_rows
@@ -313,7 +313,7 @@ def number(text: str) -> float:
 
 def key_of(label: str, series: str, step: int) -> str:
     """What a dot shows, from the words of its chart."""
-    split = "judge" if "judged rows:" in label or series == "judged" else "fit"
+    split = "holdout" if "holdout rows:" in label or series == "holdout" else "fit"
     model = {"a": 1, "b": 2}.get(series)
     if label.startswith("Brier"):
         return f"{split}/brier/{model}/step/{step}"
@@ -360,11 +360,13 @@ def test_reconcile_without_losses(work: Work) -> None:
                 for j in range(len(CLASSES))
             ]
             share = Fraction(max(beyond), part.num_rows)
-            if split == "judge":
-                assert {Fraction(v) for v, _ in told[f"judge/largest_class/{when}"]} == {share}
+            if split == "holdout":
+                assert {Fraction(v) for v, _ in told[f"holdout/largest_class/{when}"]} == {share}
                 for model, f in ((1, f1), (2, f2)):
                     brier = Fraction(oracle.brier_sum(f, y), part.num_rows << 52)
-                    assert {Fraction(v) for v, _ in told[f"judge/brier_{model}/{when}"]} == {brier}
+                    assert {Fraction(v) for v, _ in told[f"holdout/brier_{model}/{when}"]} == {
+                        brier
+                    }
             elif when == "before":
                 for j, rows in enumerate(beyond):
                     if rows >= 0.05 * part.num_rows:
@@ -451,7 +453,7 @@ def test_a_fit_has_one_on_demand(work: Work) -> None:
     work.ran("fit")
     assert not REPORT.exists()
     assert work.redcal("report").code == 0
-    assert "judged" in page().one("header").words
+    assert "holdout" in page().one("header").words
 
 
 def test_no_jinja2_is_a_line_not_a_failure(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:

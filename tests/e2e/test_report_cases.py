@@ -1,4 +1,4 @@
-"""The report of unusual runs: hostile names, no rows to judge by, very many of everything."""
+"""The report of unusual runs: hostile names, no holdout rows, very many of everything."""
 
 from __future__ import annotations
 
@@ -122,12 +122,12 @@ def test_the_page_loads_and_runs_nothing(work: Work) -> None:
 # --- few of something -----------------------------------------------------------------------------
 
 
-def test_no_rows_to_judge_by(work: Work) -> None:
+def test_no_holdout_rows(work: Work) -> None:
     del work.tree["input"]["split"]
     work.ran()
     shown = page()
-    assert "No rows to judge by" in shown.one("header").words
-    assert not [of for of in numbers(shown) if of.startswith("judge/") and of != "judge/rows"]
+    assert "No holdout rows" in shown.one("header").words
+    assert not [of for of in numbers(shown) if of.startswith("holdout/") and of != "holdout/rows"]
     # scores that were fitted to these labels have no interval
     ends = [of for of in numbers(shown) if of.endswith(("/low", "/high"))]
     assert ends
@@ -141,7 +141,7 @@ def test_scores_that_the_guard_chose_by_these_rows_have_no_intervals_of_their_ow
         work.tree["reconcile"]["guard"] = guard
         assert work.redcal("run").code in (0, 3)  # the guard may cut
         ends = [of for of in numbers(page()) if of.endswith(("/after/low", "/after/high"))]
-        assert bool([of for of in ends if of.startswith("judge/")]) is known
+        assert bool([of for of in ends if of.startswith("holdout/")]) is known
 
 
 def test_nothing_to_do(work: Work) -> None:
@@ -188,7 +188,7 @@ def test_a_hundred_losses(work: Work) -> None:
     named = {of.split("/")[1] for of in numbers(shown) if "/pair/" in of}
     assert len(named) == SHOWN
     report = report_of(work)
-    worst = sorted(range(110), key=lambda i: -report.apart("judge", "before", i))[:SHOWN]
+    worst = sorted(range(110), key=lambda i: -report.apart("holdout", "before", i))[:SHOWN]
     assert named == {f"loss_{i}" for i in worst}
     assert "more; the ledger has them all" in shown.one("section", id="certificate").words
     assert REPORT.stat().st_size < MOST_BYTES
@@ -201,7 +201,7 @@ def test_fifty_actions(work: Work) -> None:
     shown = page()
     told = numbers(shown)
     for when in ("before", "after"):
-        cells = [of for of in told if of.startswith(f"judge/wide/{when}/pair/")]
+        cells = [of for of in told if of.startswith(f"holdout/wide/{when}/pair/")]
         assert len(cells) == 81  # eight actions and all others together
         assert sum(Fraction(next(iter(told[of]))[0]) for of in cells) == 1
     assert shown.words.count("42 others") >= 4
@@ -237,7 +237,7 @@ def test_thousands_of_patches(work: Work, count: int) -> None:
 # --- a promise that was not kept ------------------------------------------------------------------
 
 
-def failing(split: Any = "judge", relation: Any = "<=") -> Check:
+def failing(split: Any = "holdout", relation: Any = "<=") -> Check:
     return Check.of(
         "largest_event",
         "no disagreement event has a mass above 2 eta",
@@ -247,7 +247,7 @@ def failing(split: Any = "judge", relation: Any = "<=") -> Check:
         split=split,
         loss="triage",
         interval=Interval(Fraction(1, 5), Fraction(3, 10), Fraction(95, 100), "Clopper-Pearson")
-        if split == "judge"
+        if split == "holdout"
         else None,
     )
 
@@ -261,7 +261,7 @@ def test_a_broken_promise_is_loud(work: Work) -> None:
     (alert, *_) = shown.one("header").all("div", role="alert")
     assert "bad" in alert.attributes["class"].split()
     assert "1 promise did not hold on the holdout rows" in alert.words
-    assert "measured 0.25, promised ≤ 0.02 (triage, judged rows)" in alert.words
+    assert "measured 0.25, promised ≤ 0.02 (triage, holdout rows)" in alert.words
     assert "did not hold" in shown.one("header").one("div", class_="words").words
     section = shown.one("section", id="certificate")
     (first, *_) = section.all("li", class_="check")
@@ -291,12 +291,14 @@ def test_a_lost_history_leaves_the_rest(work: Work) -> None:
     assert shown.all("section", id="patches")
 
 
-def test_what_got_worse_on_judged_rows_is_told(work: Work) -> None:
+def test_what_got_worse_on_holdout_rows_is_told(work: Work) -> None:
     work.tree["reconcile"] |= {"eta": 0.002, "beta": 1e-5, "max_steps": 400}
     work.redcal("run")
     report = report_of(work)
     rose = [
-        m for m in (1, 2) if report.brier("judge", "after", m) > report.brier("judge", "before", m)
+        m
+        for m in (1, 2)
+        if report.brier("holdout", "after", m) > report.brier("holdout", "before", m)
     ]
     assert rose  # far below the noise, patches fit noise
     assert "Worse on rows that the fit never saw" in page().one("header").words

@@ -61,7 +61,7 @@ def outcome(folder: str = ".") -> dict[str, Any]:
     order = [("split", "ascending"), ("step", "ascending"), ("model", "ascending")]
     history = found["rows_history"].drop_columns(["run_id"])
     last = found["rows_runs"].sort_by("started_at").to_pylist()[-1]
-    told = ("status", "rows", "fit_rows", "judge_rows", "patches", "rounds", "model", "metrics")
+    told = ("status", "rows", "fit_rows", "holdout_rows", "patches", "rounds", "model", "metrics")
     return {
         "rows": found["rows"].sort_by("case").to_pylist(),
         "patches": found["rows_patches"].drop_columns(["run_id"]).sort_by("step").to_pylist(),
@@ -131,7 +131,7 @@ def test_killed_and_run_again(
     metrics = delta.table("out/rows_metrics").sort_by("number").to_pylist()
     assert len({r["measured_at"] for r in metrics}) == 1  # one write
     made = {r["name"]: r["counted"] for r in metrics if r["kind"] == "pass"}
-    assert list(made) == ["scan", "judge", "apply"] and made["scan"] == made["apply"] == 600
+    assert list(made) == ["scan", "holdout", "apply"] and made["scan"] == made["apply"] == 600
     assert not [p for p in Path("out").iterdir() if p.name.endswith(".partial")]
     assert delta.ran()["unchanged"]
 

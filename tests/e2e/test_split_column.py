@@ -35,7 +35,7 @@ def test_by_a_column(work: Work) -> None:
     assert set(found.values()) == {"fit", "holdout", "none"}
     [run] = work.runs()
     words = list(found.values())
-    assert (words.count("fit"), words.count("holdout")) == (run["fit_rows"], run["judge_rows"])
+    assert (words.count("fit"), words.count("holdout")) == (run["fit_rows"], run["holdout_rows"])
 
 
 def test_without_a_split_every_row_with_a_label_is_fitted(work: Work) -> None:
@@ -48,14 +48,14 @@ def test_without_a_split_every_row_with_a_label_is_fitted(work: Work) -> None:
 
 
 def test_by_a_hash_of_the_id(work: Work) -> None:
-    work.tree["input"]["split"] = {"judge_fraction": 0.3, "salt": "x"}
+    work.tree["input"]["split"] = {"holdout_fraction": 0.3, "salt": "x"}
     work.ran()
     table = scores()
     [batch] = table.to_batches()
-    _, judge = HashSplit("case", 0.3, "x").masks(batch)
+    _, holdout = HashSplit("case", 0.3, "x").masks(batch)
     assert roles(work) == {
         row["case"]: "none" if row["outcome"] is None else "holdout" if own else "fit"
-        for row, own in zip(table.to_pylist(), judge, strict=True)
+        for row, own in zip(table.to_pylist(), holdout, strict=True)
     }
 
 
@@ -117,7 +117,7 @@ def test_what_cannot_be_known_is_null(work: Work) -> None:
 
     work.ran("apply", "--model", "model.json")
     assert roles(work) == nobody
-    work.ran("apply", "--set", "input.split.judge=later", "--run", "latest")
+    work.ran("apply", "--set", "input.split.holdout=later", "--run", "latest")
     assert roles(work) == nobody
     delta(scores())  # the same rows as a new version: nobody looks whether they are the same
     work.ran("apply", "--run", "latest")
@@ -129,12 +129,12 @@ def test_what_cannot_be_known_is_null(work: Work) -> None:
 def test_a_variable_may_stand_for_something_else_by_now(
     work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("JUDGED", "test")
-    work.tree["input"]["split"]["judge"] = "${JUDGED}"
+    monkeypatch.setenv("HELD_OUT", "test")
+    work.tree["input"]["split"]["holdout"] = "${HELD_OUT}"
     work.ran("fit")
     work.ran("apply")
     assert roles(work) == by_fold(scores())
-    monkeypatch.setenv("JUDGED", "later")
+    monkeypatch.setenv("HELD_OUT", "later")
     work.ran("apply", "--run", "latest")
     assert set(roles(work).values()) == {None}
 

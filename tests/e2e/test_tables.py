@@ -87,7 +87,7 @@ claim: string
 previous_claim: string
 rows: int64
 fit_rows: int64
-judge_rows: int64
+holdout_rows: int64
 unlabelled_rows: int64
 bad_rows: int64
 patches: int64
@@ -171,7 +171,7 @@ def test_the_rows(work: Work) -> None:
     assert ledger["unlabelled_rows"] == labels.count(None)
     split = [f for f, label in zip(given["fold"].to_pylist(), labels, strict=True) if label]
     assert ledger["fit_rows"] == split.count("train")
-    assert ledger["judge_rows"] == split.count("test")
+    assert ledger["holdout_rows"] == split.count("test")
     assert ledger["bad_rows"] == 0
     assert json.loads(ledger["config"])["reconcile"]["eta"] == 0.01
 

@@ -51,7 +51,7 @@ def test_the_written_rows_alone_give_the_certificate_of_the_run(work: Work, algo
 
 def test_the_certificate_says_what_an_independent_count_says(work: Work) -> None:
     found = checks(work.ran()["certificate"])
-    for split, fold in (("fit", "train"), ("judge", "test")):
+    for split, fold in (("fit", "train"), ("holdout", "test")):
         before = split_rows(scores(), fold)
         given = problem(before)
         log = work.redcal("log", "--json").lines
@@ -142,12 +142,12 @@ def overfitting(work: Work) -> None:
 def test_the_guard_reports_and_names_the_better_prefix(work: Work) -> None:
     overfitting(work)
     told = work.redcal("run")
-    assert "raised the mean loss on the judged rows" in told.err
+    assert "raised the mean loss on the holdout rows" in told.err
     assert "guard: best_prefix would keep the first" in told.err
     assert "beta: auto would be" in told.err
     work.tree["reconcile"]["guard"] = "off"
     quiet = work.redcal("run")
-    assert "judged rows from" not in quiet.err
+    assert "holdout rows from" not in quiet.err
     assert "beta: auto would be" in work.redcal("audit").err
 
 
@@ -156,15 +156,15 @@ def test_the_guard_keeps_the_best_prefix_and_all_that_follows_from_it(work: Work
     assert work.redcal("run").code == 3
     whole = work.redcal("log", "--json").lines
     history = work.table("out/rows_history").to_pylist()
-    judged: dict[int, float] = {}
+    holdout: dict[int, float] = {}
     for name, loss in LOSSES.items():
         low = min(map(min, loss["costs"]))
         high = max(map(max, loss["costs"]))
         for point in history:
-            if point["split"] == "judge" and point["loss"] == name:
+            if point["split"] == "holdout" and point["loss"] == name:
                 share = (point["decision_loss"] - low) / (high - low)
-                judged[point["step"]] = judged.get(point["step"], 0.0) + share
-    best = min(judged, key=lambda step: (round(judged[step], 12), step))
+                holdout[point["step"]] = holdout.get(point["step"], 0.0) + share
+    best = min(holdout, key=lambda step: (round(holdout[step], 12), step))
     assert 0 < best < len(whole)
 
     work.tree["reconcile"]["guard"] = "best_prefix"
@@ -172,7 +172,9 @@ def test_the_guard_keeps_the_best_prefix_and_all_that_follows_from_it(work: Work
     assert told.code == 3
     assert told.json["status"] == "cut"
     assert told.json["patches"] == best
-    assert told.json["certificate"]["candidates"] == len(judged)  # its intervals pay for the choice
+    assert told.json["certificate"]["candidates"] == len(
+        holdout
+    )  # its intervals pay for the choice
     kept = work.redcal("log", "--json").lines
     assert kept == whole[:best]
     work.redcal("export", "-o", "model.json")
@@ -212,10 +214,10 @@ def test_delta_is_the_users_and_changes_no_patch(work: Work) -> None:
     assert "reconcile.delta" in work.redcal("check").err
 
 
-def test_a_prefix_needs_rows_to_judge_by(work: Work) -> None:
+def test_a_prefix_needs_holdout_rows(work: Work) -> None:
     del work.tree["input"]["split"]
     work.tree["reconcile"]["guard"] = "best_prefix"
     told = work.redcal("run")
     assert told.code == 2
-    assert "reconcile.guard: best_prefix needs rows to judge by: set input.split" in told.err
+    assert "reconcile.guard: best_prefix needs holdout rows: set input.split" in told.err
     assert not Path("out").exists()

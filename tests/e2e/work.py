@@ -58,7 +58,7 @@ def configuration(table: str = "scores.parquet") -> dict[str, Any]:
             "classes": list(CLASSES),
             "model_1": "a",
             "model_2": "b",
-            "split": {"column": "fold", "fit": "train", "judge": "test"},
+            "split": {"column": "fold", "fit": "train", "holdout": "test"},
         },
         "losses": deepcopy(LOSSES),
         "reconcile": {"alpha": 0.005, "eta": 0.01},

@@ -55,7 +55,7 @@ def demo_rows() -> list[dict[str, Any]]:
             "condition": rng.choice(DEMO_CLASSES),
             "model_vitals": _scores(rng, 5),
             "model_notes": _scores(rng, 5),
-            "cohort": rng.choice(["fit", "judge"]),
+            "cohort": rng.choice(["fit", "holdout"]),
         }
         for i in range(ROWS)
     ]
@@ -116,7 +116,7 @@ def csv_config() -> dict[str, Any]:
             "label": "outcome",
             "model_1": ["a_0", "a_1", "a_2"],
             "model_2": ["b_0", "b_1", "b_2"],
-            "split": {"column": "fold", "fit": "train", "judge": "test"},
+            "split": {"column": "fold", "fit": "train", "holdout": "test"},
         },
         "losses": {"triage": {"costs": [[0, 1, 2], [1, 0, 0.5]]}},
         "reconcile": {"alpha": 0.01, "eta": 0.05},

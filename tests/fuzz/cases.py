@@ -155,7 +155,7 @@ def _reading(draw: DrawFn, target: str, tree: dict[str, Any], files: dict[str, b
     if draw(st.integers(0, 3)) == 0:
         tree["output"]["mode"] = draw(st.sampled_from(["merge", "append"]))
     if draw(st.integers(0, 3)) == 0:
-        tree["input"]["split"] = {"judge_fraction": 0.5}
+        tree["input"]["split"] = {"holdout_fraction": 0.5}
     return Case(target, files | {"c.yaml": base.dumped(tree)}, arguments)
 
 

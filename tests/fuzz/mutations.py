@@ -138,8 +138,8 @@ def meant_for(key: str) -> SearchStrategy[Any]:
     elif key == "split":
         value = st.sampled_from(["fit", "train", 1, True, None, 2**70, "1"])
         fit = st.fixed_dictionaries(
-            {"column": st.sampled_from(NAMES), "fit": value, "judge": value}
-        ) | st.fixed_dictionaries({"judge_fraction": st.sampled_from(NUMBERS), "salt": texts()})
+            {"column": st.sampled_from(NAMES), "fit": value, "holdout": value}
+        ) | st.fixed_dictionaries({"holdout_fraction": st.sampled_from(NUMBERS), "salt": texts()})
     elif key in ("mode", "schema", "on_bad_rows", "join", "algorithm", "name"):
         known = [
             "merge",

@@ -94,7 +94,7 @@ WANTED = {
         "same",
     ),
     "04_choosing_parameters": (
-        "list(etas['disagree, judged'])",
+        "list(etas['disagree, holdout'])",
         "list(betas.patches)",
         "before['disagree']",
     ),
@@ -147,7 +147,7 @@ def scheduled_job(left: dict[str, object]) -> None:
 
 
 def choosing_parameters(left: dict[str, object]) -> None:
-    falling, patches = left["list(etas['disagree, judged'])"], left["list(betas.patches)"]
+    falling, patches = left["list(etas['disagree, holdout'])"], left["list(betas.patches)"]
     assert isinstance(falling, list) and isinstance(patches, list)
     assert falling[-1] < 1 < falling[0] < float(str(left["before['disagree']"]))
     assert patches[-1] > patches[0]

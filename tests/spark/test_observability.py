@@ -101,16 +101,16 @@ def test_what_a_run_counts(lake: Work, monkeypatch: pytest.MonkeyPatch, budget: 
     passes = sorted((r for r in table if r["kind"] == "pass"), key=lambda r: r["number"])
     names = [r["name"] for r in passes]
     assert counters["passes"] == len(passes)
-    assert names[0] == "scan" and names[-2:] == ["judge", "apply"]
+    assert names[0] == "scan" and names[-2:] == ["holdout", "apply"]
     packed = 8 * 4 + 4  # two models and four classes of int32, and the label
     for made in passes[1:-2]:
         assert made["counted"] > 0 and made["value"] > 0, made
         assert abs(made["bytes"] - packed * made["counted"]) < 2_000  # but for heads of blocks
-    [scan, *_, judge, apply] = passes
+    [scan, *_, holdout, apply] = passes
     assert scan["counted"] == apply["counted"] == 600
-    assert scan["bytes"] == packed * judge["counted"]
+    assert scan["bytes"] == packed * holdout["counted"]
     if budget:
-        assert names == ["scan", "collect", "judge", "apply"]
+        assert names == ["scan", "collect", "holdout", "apply"]
         assert counters["scratch_bytes"] == scan["bytes"]
     else:
         assert {"event", "residuals"} <= set(names)

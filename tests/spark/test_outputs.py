@@ -47,7 +47,7 @@ def test_the_same_columns_as_the_embedded_run(lake: Lake) -> None:
 
 
 def test_a_model_that_is_applied(lake: Lake) -> None:
-    lake.tree["input"]["split"] = {"judge_fraction": 0.4}
+    lake.tree["input"]["split"] = {"holdout_fraction": 0.4}
     fitted = lake.redcal("fit", "--json", "--engine", "local").json
     told = lake.redcal("apply", "--run", fitted["run_id"])
     assert told.code == 0, told.err

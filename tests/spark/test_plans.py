@@ -215,7 +215,7 @@ def test_a_fit_with_handover_takes_three_jobs_and_one_a_handover(
 def test_distributed_steps_are_one_job_each(
     spark: Any, scratch: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Decision Calibration: the scan, its statistics, one pass for every step and model, judging.
+    """Decision Calibration: the scan, its statistics, a pass a step and model, the holdout rows.
 
     Whether a rewrite pays is a matter of seconds, and of how busy the machine is.
     """

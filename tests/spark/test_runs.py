@@ -81,7 +81,7 @@ def test_the_same_as_the_embedded_run(lake: Lake, algorithm: str, budget: int) -
     assert on_spark == outcome("local")
     certificate = told.json["certificate"]
     assert certificate == local.json["certificate"]  # to the bit, intervals and all
-    held = [c for c in certificate["checks"] if c["split"] == "judge" and c["interval"]]
+    held = [c for c in certificate["checks"] if c["split"] == "holdout" and c["interval"]]
     assert {"loss_fell", "brier_decrease"} <= {c["name"] for c in held}
     one, two = (numbers(read_page(x.read_text("utf-8"))) for x in (report, "local" / report))
     assert one == two

@@ -314,14 +314,14 @@ def test_reconcile_without_losses() -> None:
     assert len(audit_tables(found, ["a", "b"])) > 1
 
 
-def test_judged_rows_are_audited_but_not_to_be_fixed() -> None:
+def test_holdout_rows_are_audited_but_not_to_be_fixed() -> None:
     problem = case(SEEDS[0])
     blocks = batches_of(problem, [len(problem.f1) // 2])
     with quietly():
         auditor = reconciler(problem).variant(audit=True)
         fitted, _ = auditor.gather(blocks[:1], blocks[0].schema, "the data")
-        judged, _ = auditor.gather(blocks[1:], blocks[0].schema, "the data")
-    both = Gathered(fitted.fit, judged.fit)
+        holdout, _ = auditor.gather(blocks[1:], blocks[0].schema, "the data")
+    both = Gathered(fitted.fit, holdout.fit)
     found = audit_rows(auditor.problem, both)
     assert found["to_fix"] == audit_rows(auditor.problem, fitted)["to_fix"]
     assert {k: v for k, v in found.items() if k != "to_fix"} == {

@@ -65,7 +65,7 @@ def case(seed: int, **fixed: Any) -> Problem:
 
 
 def other_rows(problem: Problem, seed: int) -> Problem:
-    """Rows to judge by: another draw, of the same form."""
+    """Holdout rows: another draw, of the same form."""
     shape: dict[str, Any] = {"binary": problem.binary, "n": 9 + seed % 30}
     if not problem.binary:
         shape["d"] = len(problem.f1[0])
@@ -73,7 +73,7 @@ def other_rows(problem: Problem, seed: int) -> Problem:
     return replace(problem, f1=drawn.f1, f2=drawn.f2, y=drawn.y)
 
 
-def judged_points(run: Run, rows: Problem) -> list[Point]:
+def holdout_points(run: Run, rows: Problem) -> list[Point]:
     _, found, layout = gathered(rows, [4])
     return history(
         *(found.fit.totals, found.fit.scans, run.pair.rules, run.pair.log),
@@ -142,7 +142,7 @@ Key = tuple[str, str, str | None, int | None]  # name, split, loss, model
 Expected = dict[Key, tuple[str, Number, Number, bool]]  # relation, measured, bound, covered
 
 
-def expected(run: Run, judge: Problem) -> Expected:
+def expected(run: Run, holdout: Problem) -> Expected:
     """All guarantees, written down a second time, from the rows themselves."""
     p, log, pair = run.problem, run.log, run.pair
     steps = [point.steps for point in run.points]
@@ -231,7 +231,7 @@ def expected(run: Run, judge: Problem) -> Expected:
                 gap = Root(Fraction(at.residual_square(name, model), (n * ONE) ** 2))
                 covered = ended and pair.zero_calibrations == 0
                 found["calibration_gap", "fit", name, model] = ("<=", gap, beta, covered)
-    return found | _expected_of_holdout(run, judge, fine, found)
+    return found | _expected_of_holdout(run, holdout, fine, found)
 
 
 def rise_bound(costs: Sequence[Sequence[int]], d: int, times_beta: Fraction) -> Fraction:
@@ -246,10 +246,10 @@ def rise_bound(costs: Sequence[Sequence[int]], d: int, times_beta: Fraction) -> 
         return Fraction(times_beta * Fraction(most) / unit)
 
 
-def _expected_of_holdout(run: Run, judge: Problem, fine: bool, fit: Expected) -> Expected:
+def _expected_of_holdout(run: Run, holdout: Problem, fine: bool, fit: Expected) -> Expected:
     p, log = run.problem, run.log
     free = sum(patch["round"] is None for patch in log)
-    first, start, last = (State(judge, log[:k]) for k in (0, free, len(log)))
+    first, start, last = (State(holdout, log[:k]) for k in (0, free, len(log)))
     alpha, eta = oracle.exact(p.alpha or 1), oracle.exact(p.eta or 1)
     beta = oracle.resolve_beta(p)
     found: Expected = {}
@@ -258,11 +258,11 @@ def _expected_of_holdout(run: Run, judge: Problem, fine: bool, fit: Expected) ->
     for name in p.losses:
         falls = []
         for model in (1, 2):
-            before, after = (oracle.decision_loss(judge, name, s.f(model)) for s in (first, last))
+            before, after = (oracle.decision_loss(holdout, name, s.f(model)) for s in (first, last))
             falls.append(before - after)
-            key: Key = "loss_fell", "judge", name, model
+            key: Key = "loss_fell", "holdout", name, model
             found[key] = (">", falls[-1], Fraction(0), patched[model - 1])
-        found["both_losses_fell", "judge", name, None] = (
+        found["both_losses_fell", "holdout", name, None] = (
             ">",
             min(falls),
             Fraction(0),
@@ -272,12 +272,12 @@ def _expected_of_holdout(run: Run, judge: Problem, fine: bool, fit: Expected) ->
             continue
         mass = Fraction(max(last.event_rows(name)), last.n)
         done = run.pair.status == "converged"
-        found["largest_event", "judge", name, None] = ("<=", mass, 2 * eta, done)
+        found["largest_event", "holdout", name, None] = ("<=", mass, 2 * eta, done)
         for model in (1, 2):
             rise = last.loss(name, model) - start.loss(name, model)
             _, _, bound, proved = fit["decision_loss", "fit", name, model]
             assert isinstance(bound, Fraction)
-            found["decision_loss", "judge", name, model] = ("<=", rise, 2 * bound, proved)
+            found["decision_loss", "holdout", name, model] = ("<=", rise, 2 * bound, proved)
     for model in (1, 2):
         times = [patch["model"] for patch in log].count(model)
         fall, bound, relation = first.brier(model) - last.brier(model), Fraction(0), ">"
@@ -285,7 +285,7 @@ def _expected_of_holdout(run: Run, judge: Problem, fine: bool, fit: Expected) ->
             assert beta is not None
             least = min(beta**2, eta * alpha**2 / (4 * last.d))
             bound, relation = times * least / 4, ">="
-        found["brier_decrease", "judge", None, model] = (relation, fall, bound, times > 0)
+        found["brier_decrease", "holdout", None, model] = (relation, fall, bound, times > 0)
     return found
 
 
@@ -300,7 +300,7 @@ def check_against(found: Certificate, by_hand: Expected) -> None:
     ours: dict[Key, Check] = {
         (c.name, c.split, c.loss, c.model): c
         for c in found.checks
-        if c.name not in CONSISTENCY | ROWS and (c.name, c.split) != ("largest_gap", "judge")
+        if c.name not in CONSISTENCY | ROWS and (c.name, c.split) != ("largest_gap", "holdout")
     }
     assert ours.keys() == by_hand.keys()
     for key, (relation, measured, bound, covered) in by_hand.items():
@@ -341,15 +341,15 @@ def _true(measured: Number, relation: str, bound: Number) -> bool:
 )
 def test_every_guarantee_is_what_the_rows_say_by_an_independent_path(seed: int) -> None:
     run = run_of(case(seed))
-    judge = other_rows(run.problem, seed)
+    holdout = other_rows(run.problem, seed)
     found = certify(
         run.pair,
         run.points,
-        judged_points(run, judge),
+        holdout_points(run, holdout),
         replayed=run.points,
         rechecked=run.recheck(run.pair),
     )
-    check_against(found, expected(run, judge))
+    check_against(found, expected(run, holdout))
     assert found.sound
     for check in found.checks:
         if check.name in CONSISTENCY and check.measured is not None:
@@ -360,10 +360,10 @@ def test_every_guarantee_is_what_the_rows_say_by_an_independent_path(seed: int) 
 @pytest.mark.parametrize("seed", range(900, 924))
 def test_every_measure_is_what_the_rows_say(seed: int) -> None:
     run = run_of(case(seed))
-    p, judge = run.problem, other_rows(run.problem, seed)
-    found = certify(run.pair, run.points, judged_points(run, judge))
+    p, holdout = run.problem, other_rows(run.problem, seed)
+    found = certify(run.pair, run.points, holdout_points(run, holdout))
     by_hand: dict[tuple[str, str, str, str | None, int | None], Fraction] = {}
-    for split, rows in (("fit", p), ("judge", judge)):
+    for split, rows in (("fit", p), ("holdout", holdout)):
         for when, log in (("before", []), ("after", run.log)):
             state = State(rows, log)
             for model in (1, 2):
@@ -632,15 +632,15 @@ def test_a_mutated_sum_fails() -> None:
     assert caught["brier"] and caught["events"] and caught["scores"]
 
 
-def test_a_mutated_judged_sum_fails() -> None:
+def test_a_mutated_holdout_sum_fails() -> None:
     run = patched_runs("redcal")[0]
-    points = judged_points(run, other_rows(run.problem, 3))
+    points = holdout_points(run, other_rows(run.problem, 3))
     for _, totals in mutated_totals(points[-1].totals):
         mutated = [*points[:-1], replace(points[-1], totals=totals)]
-        found = certify(run.pair, run.points, mutated, judge_replayed=points[-1].totals)
-        assert any(check.split == "judge" for check in found.violated)
+        found = certify(run.pair, run.points, mutated, holdout_replayed=points[-1].totals)
+        assert any(check.split == "holdout" for check in found.violated)
         assert not found.sound
-    assert certify(run.pair, run.points, points, judge_replayed=points).passed
+    assert certify(run.pair, run.points, points, holdout_replayed=points).passed
 
 
 def test_other_things_that_are_not_so_fail() -> None:
@@ -903,39 +903,39 @@ def scaled(totals: Totals, times: int) -> Totals:
     )
 
 
-# --- judged rows ----------------------------------------------------------------------------------
+# --- holdout rows -------------------------------------------------------------------------------
 
 
 def test_holdout_masses_hold_only_if_the_worse_end_does() -> None:
     run = run_of(problems.theorem_2(0.2, 0.1))
     rows = run.problem
 
-    def judged(apart: int, n: int) -> Check:
+    def holdout(apart: int, n: int) -> Check:
         """So many of n rows disagree on the holdout side, whatever the patches do."""
         f1 = [0.0] * apart + [1.0] * (n - apart)
-        judge = replace(rows, f1=f1, f2=[1.0] * n, y=[1] * n)
-        _, found, _ = gathered(judge)
+        holdout = replace(rows, f1=f1, f2=[1.0] * n, y=[1] * n)
+        _, found, _ = gathered(holdout)
         totals = found.fit.totals
         points = [replace(p, totals=totals) for p in run.points]  # nothing moved
         certificate = certify(run.pair, run.points, points)
-        return one(certificate, "largest_event", split="judge")
+        return one(certificate, "largest_event", split="holdout")
 
-    assert judged(0, 50).verdict == "holds"
-    few = judged(5, 50)  # .1, where 2 eta = .2 is allowed: but 50 rows cannot tell
+    assert holdout(0, 50).verdict == "holds"
+    few = holdout(5, 50)  # .1, where 2 eta = .2 is allowed: but 50 rows cannot tell
     assert (few.verdict, "too few" in few.why) == ("undecided", True)
-    assert judged(500, 5_000).verdict == "holds"
-    assert judged(15, 50).verdict == "undecided"
-    beyond = judged(40, 50)
+    assert holdout(500, 5_000).verdict == "holds"
+    assert holdout(15, 50).verdict == "undecided"
+    beyond = holdout(40, 50)
     assert beyond.verdict == "violated"
     assert Certificate((beyond,)).sound  # no contradiction, only bad news
     assert not Certificate((beyond,)).passed
     assert not Certificate((replace(beyond, split="fit"),)).sound
     for apart in (900, 1_000, 1_100, 1_200):
-        many = judged(apart, 5_000)
+        many = holdout(apart, 5_000)
         assert many.interval is not None
         assert (many.verdict == "violated") == (many.interval.low > Fraction(1, 5))
         assert (many.verdict == "holds") == (many.interval.high <= Fraction(1, 5))
-    alone = judged(0, 1)
+    alone = holdout(0, 1)
     assert (alone.verdict, "fewer than 2" in alone.why) == ("undecided", True)
 
 
@@ -944,8 +944,8 @@ def test_holdout_masses_hold_only_if_the_worse_end_does() -> None:
 
 def test_json_and_back() -> None:
     for run in all_runs():
-        judge = judged_points(run, other_rows(run.problem, 4))
-        found = certify(run.pair, run.points, judge, replayed=run.points, rechecked=())
+        holdout = holdout_points(run, other_rows(run.problem, 4))
+        found = certify(run.pair, run.points, holdout, replayed=run.points, rechecked=())
         text = json.dumps(found.to_json(), allow_nan=False)
         assert Certificate.from_json(json.loads(text)) == found
         assert len(found.lines()) == 2 + len(found.checks)
@@ -1025,7 +1025,7 @@ def version_1(found: Certificate) -> dict[str, Any]:
 
 def test_a_certificate_of_version_1_is_read_and_decides_nothing_of_new_rows() -> None:
     run = run_of(problems.theorem_2(0.2, 0.1))
-    now = certify(run.pair, run.points, judged_points(run, run.problem))
+    now = certify(run.pair, run.points, holdout_points(run, run.problem))
     found = Certificate.from_json(version_1(now))
     for ours, old in zip(now.checks, found.checks, strict=True):
         assert (ours.name, ours.measured, ours.bound) == (old.name, old.measured, old.bound)

@@ -126,8 +126,8 @@ def test_numbers(load: Load, override: str, value: float) -> None:
         ["input.version=3"],
         ["input.version=2026-01-31"],
         ["input.version=2026-01-31T12:00:00Z"],
-        ["input.split={column: fold, fit: 0, judge: 1}"],
-        ["input.split={judge_fraction: 0.2, salt: again}"],
+        ["input.split={column: fold, fit: 0, holdout: 1}"],
+        ["input.split={holdout_fraction: 0.2, salt: again}"],
         ["input.classes=[no, yes, on]"],
         ['input.separator="\\t"'],
     ],
@@ -311,22 +311,22 @@ ONE_PROBLEM = [
     ),
     (
         "input.split=fold",
-        "input.split: must be a mapping: column, fit and judge, or judge_fraction, got 'fold'",
+        "input.split: must be a mapping: column, fit and holdout, or holdout_fraction, got 'fold'",
     ),
-    ("input.split={judge_fraction: 1}", "input.split.judge_fraction: must be in (0, 1), got 1"),
+    ("input.split={holdout_fraction: 1}", "input.split.holdout_fraction: must be in (0, 1), got 1"),
     (
-        "input.split={judge_fracton: 0.5}",
-        "input.split.judge_fracton: unknown key; did you mean 'judge_fraction'?",
+        "input.split={holdout_fracton: 0.5}",
+        "input.split.holdout_fracton: unknown key; did you mean 'holdout_fraction'?",
     ),
     (
-        "input.split={judge_fraction: 0.5, column: fold}",
-        "input.split: give column, fit and judge, or judge_fraction, but not both",
+        "input.split={holdout_fraction: 0.5, column: fold}",
+        "input.split: give column, fit and holdout, or holdout_fraction, but not both",
     ),
-    ("input.split={column: fold, fit: 1}", "input.split.judge: is required"),
-    ("input.split={column: fold, fit: 1, judge: 1}", "input.split.judge: is the same as fit"),
+    ("input.split={column: fold, fit: 1}", "input.split.holdout: is required"),
+    ("input.split={column: fold, fit: 1, holdout: 1}", "input.split.holdout: is the same as fit"),
     (
-        "input.split={column: fold, fit: 1, judge: 0.5}",
-        "input.split.judge: must be text, a whole number, true or false, got 0.5",
+        "input.split={column: fold, fit: 1, holdout: 0.5}",
+        "input.split.holdout: must be text, a whole number, true or false, got 0.5",
     ),
     # output
     ("output.table=data//scores/", "output.table: is the same table as input.table"),
@@ -353,10 +353,10 @@ def test_what_needs_an_id(refuse: Refuse) -> None:
     message = refuse(
         "input.id=",
         "input.model_2={table: b, columns: p}",
-        "input.split={judge_fraction: 0.5}",
+        "input.split={holdout_fraction: 0.5}",
     )
     assert message.splitlines()[1:] == [
-        "  input.id: is required to join model_2 and to split by judge_fraction"
+        "  input.id: is required to join model_2 and to split by holdout_fraction"
     ]
 
 
@@ -680,8 +680,8 @@ def test_the_record_has_every_default(load: Load) -> None:
     [
         "input.model_1=[p, q, r]",
         "input.model_1={table: t, version: 2026-01-31, columns: p}",
-        "input.split={column: fold, fit: true, judge: false}",
-        "input.split={judge_fraction: 0.25}",
+        "input.split={column: fold, fit: true, holdout: false}",
+        "input.split={holdout_fraction: 0.25}",
         "reconcile.beta=0.001",
         "input.classes=[a, b, c]",
     ],

@@ -156,7 +156,7 @@ def points_of(found: Gathered, pair: ReconciledPair, holdout: Holdout | None = N
 
 @dataclass
 class Fit:
-    """A reconciler, fitted on a draw; `judge` certifies it by another."""
+    """A reconciler, fitted on a draw; `holdout` certifies it by another."""
 
     model: Reconciler
     pair: ReconciledPair
@@ -170,9 +170,9 @@ class Fit:
         pair = model.fit_gathered(found, layout)
         return cls(model, pair, points_of(found, pair))
 
-    def judge(self, batch: pa.RecordBatch, guard: Guard) -> ReconciledPair:
+    def holdout(self, batch: pa.RecordBatch, guard: Guard) -> ReconciledPair:
         found, _ = self.model.gather([batch], batch.schema, "the data")
-        histories = {"fit": self.points, "judge": points_of(found, self.pair, Holdout(False))}
+        histories = {"fit": self.points, "holdout": points_of(found, self.pair, Holdout(False))}
         pair, _ = verdict(self.pair, histories, guard, str, self.model.delta)
         return pair
 
@@ -184,7 +184,7 @@ def false_statements(
     assert found is not None
     seen = 0
     for check in found.checks:
-        if check.split == "judge" and check.interval is not None:
+        if check.split == "holdout" and check.interval is not None:
             true = truth[check.name, check.loss, check.model]
             low, high = (float(x) for x in check.interval.ends)
             seen += 1
@@ -223,7 +223,7 @@ def test_all_statements_hold_together(guard: Guard, draws: int) -> None:
 
     def once(rng: np.random.Generator) -> bool:
         nonlocal claims
-        pair = fit.judge(here.draw(rng, 250), guard)
+        pair = fit.holdout(here.draw(rng, 250), guard)
         steps = len(pair.log)
         if steps not in truths:
             truths[steps] = here.truth(pair, LOSSES)
@@ -244,7 +244,7 @@ def null_draw(rng: np.random.Generator, guard: Guard, n: int) -> tuple[bool, Fra
     f1, f2 = rng.random(100), rng.random(100)
     here = World(f1, f2, np.full(100, 0.5))
     fit = Fit.on(here.draw(rng, n), NULL_LOSSES)
-    pair = fit.judge(here.draw(rng, n), guard)
+    pair = fit.holdout(here.draw(rng, n), guard)
     assert pair.certificate is not None
     fell = [check for check in pair.certificate.checks if check.name == "loss_fell"]
     assert len(fell) == 2

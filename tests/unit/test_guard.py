@@ -30,7 +30,7 @@ def case(seed: int, **fixed: Any) -> Problem:
     return problems.random_problem(seed, **given)
 
 
-def judged(problem: Problem, seed: int) -> Problem:
+def held_out(problem: Problem, seed: int) -> Problem:
     shape: dict[str, Any] = {"binary": problem.binary, "n": 5 + seed % 20}
     if not problem.binary:
         shape["d"] = len(problem.f1[0])
@@ -38,30 +38,30 @@ def judged(problem: Problem, seed: int) -> Problem:
     return replace(problem, f1=drawn.f1, f2=drawn.f2, y=drawn.y)
 
 
-def fitted(problem: Problem, judge: Problem) -> tuple[ReconciledPair, list[Point], list[Point]]:
+def fitted(problem: Problem, holdout: Problem) -> tuple[ReconciledPair, list[Point], list[Point]]:
     model, found, layout = gathered(problem)
     pair = model.fit_gathered(found, layout)
     points = history(found.fit.totals, found.fit.scans, pair.rules, pair.log)
-    _, other, _ = gathered(judge)
+    _, other, _ = gathered(holdout)
     return pair, points, history(other.fit.totals, other.fit.scans, pair.rules, pair.log)
 
 
-def by_hand(judge: Problem, log: list[dict[str, Any]]) -> Fraction:
+def by_hand(holdout: Problem, log: list[dict[str, Any]]) -> Fraction:
     """The mean rescaled loss after a log, row by row."""
-    f = oracle.replay(judge, log)
+    f = oracle.replay(holdout, log)
     total, terms = Fraction(0), 0
-    for costs in judge.losses.values():
+    for costs in holdout.losses.values():
         exact = [[oracle.exact(c) for c in row] for row in costs]
         low, high = min(map(min, exact)), max(map(max, exact))
         quantised = oracle.quantise_loss(costs)
         for scores in f:
             terms += 1
-            for row, y in zip(scores, oracle.grid_labels(judge), strict=True):
+            for row, y in zip(scores, oracle.grid_labels(holdout), strict=True):
                 action = oracle.argmin(oracle.action_scores(quantised, row))
                 if high > low:
                     own = [(c - low) / (high - low) for c in exact[action]]
                     cost = sum((q * c for q, c in zip(y, own, strict=True)), Fraction(0))
-                    total += cost / (ONE * len(judge.y))
+                    total += cost / (ONE * len(holdout.y))
     return total / terms
 
 
@@ -70,10 +70,10 @@ def test_the_best_prefix_by_brute_force(seed: int) -> None:
     problem = case(seed)
     if not problem.losses:
         return
-    judge = judged(problem, seed)
-    pair, _, points = fitted(problem, judge)
+    holdout = held_out(problem, seed)
+    pair, _, points = fitted(problem, holdout)
     log = pair.log.to_json()
-    losses = {point.steps: by_hand(judge, log[: point.steps]) for point in points}
+    losses = {point.steps: by_hand(holdout, log[: point.steps]) for point in points}
     assert [mean_loss(point, pair.losses) for point in points] == list(losses.values())
     lowest = min(losses.values())
     shortest = min(steps for steps, loss in losses.items() if loss == lowest)
@@ -91,7 +91,7 @@ def test_something_was_cut_and_something_was_not() -> None:
     for seed in range(300, 340):
         problem = case(seed)
         if problem.losses:
-            pair, _, points = fitted(problem, judged(problem, seed))
+            pair, _, points = fitted(problem, held_out(problem, seed))
             best = best_prefix(points, pair.losses).steps
             if points[-1].steps:
                 kinds.add("all" if best == points[-1].steps else "some" if best else "none")
@@ -116,7 +116,7 @@ def test_ties_go_to_the_shortest() -> None:
     told = warning(points[:3], losses)
     assert told is not None
     assert told.startswith(
-        "the last patch (1 round) raised the mean loss on the judged rows from 0.3"
+        "the last patch (1 round) raised the mean loss on holdout rows from 0.3"
     )
     assert "0.4" in told
 
@@ -136,7 +136,7 @@ def test_losses_weigh_alike_whatever_their_units() -> None:
 
 def test_without_losses_nothing_is_cut() -> None:
     problem = case(2, algorithm="reconcile", losses={}, d=3)
-    pair, _, points = fitted(problem, judged(problem, 1))
+    pair, _, points = fitted(problem, held_out(problem, 1))
     assert best_prefix(points, pair.losses) is points[-1]
     assert warning(points, pair.losses) is None
 
@@ -144,7 +144,7 @@ def test_without_losses_nothing_is_cut() -> None:
 @pytest.mark.parametrize("seed", range(300, 312))
 def test_a_cut_pair_is_the_prefix_and_its_certificate_holds(seed: int) -> None:
     problem = case(seed)
-    pair, points, others = fitted(problem, judged(problem, seed))
+    pair, points, others = fitted(problem, held_out(problem, seed))
     assert cut(pair, len(pair.log)) is pair
     for i, point in enumerate(points[:-1]):
         found = cut(pair, point.steps)
@@ -204,7 +204,7 @@ def test_a_too_small_beta_overfits_and_the_guard_says_so() -> None:
     losses = {"l": rng.normal(size=(3, 4)).tolist()}
     model = Reconciler(algorithm="decision_calibration", losses=losses, beta=1e-5, max_steps=300)
     pair = model.fit(scores[0], scores[1], y[0])
-    judge = Problem(
+    holdout = Problem(
         scores[2].tolist(),
         scores[3].tolist(),
         y[1].tolist(),
@@ -212,7 +212,7 @@ def test_a_too_small_beta_overfits_and_the_guard_says_so() -> None:
         "decision_calibration",
         beta=1e-5,
     )
-    _, found, _ = gathered(judge)
+    _, found, _ = gathered(holdout)
     points = history(found.fit.totals, found.fit.scans, pair.rules, pair.log)
     best = best_prefix(points, pair.losses)
     assert best.steps < len(pair.log)

@@ -215,7 +215,7 @@ def test_sums_merge_in_any_order_and_travel(seed: int) -> None:
     _, found, _ = gathered(rows, [2])
     cut = segments(run.pair.log, run.pair.rows)
     task = HistoryTask(run.pair.rules, tuple(map(tuple, cut)))
-    sent = [row("judge", x.active.rows, pack_block(x.active)) for x in found.fit.scans]
+    sent = [row("holdout", x.active.rows, pack_block(x.active)) for x in found.fit.scans]
     parts = [
         unpack_changes(cell)
         for batches in (sent[::2], sent[1::2])
@@ -254,7 +254,7 @@ def only(found: Certificate, name: str, loss: str | None, model: int | None) -> 
     [check] = [
         check
         for check in found.checks
-        if (check.name, check.split, check.loss, check.model) == (name, "judge", loss, model)
+        if (check.name, check.split, check.loss, check.model) == (name, "holdout", loss, model)
     ]
     return check
 
@@ -330,9 +330,9 @@ def test_fewer_than_two_rows_decide_nothing() -> None:
     rows = run.holdout
     one = replace(rows, f1=rows.f1[:1], f2=rows.f2[:1], y=rows.y[:1])
     found = certify(run.pair, run.points, held_points(run.pair, one, [1]))
-    told = {check.verdict for check in found.checks if check.split == "judge" and check.interval}
+    told = {check.verdict for check in found.checks if check.split == "holdout" and check.interval}
     assert told <= {"holds"}  # of a model that no round touched
-    names = {c.name for c in found.checks if c.split == "judge" and c.verdict == "undecided"}
+    names = {c.name for c in found.checks if c.split == "holdout" and c.verdict == "undecided"}
     assert {"largest_event", "loss_fell", "brier_decrease"} <= names
 
 
@@ -355,11 +355,11 @@ def test_paired_sums_that_do_not_fit_the_others_are_noticed() -> None:
                 point = run.held[place]
                 point = replace(point, totals=replace(point.totals, paired=wrong))
                 held = [*run.held[:place], point, *run.held[place + 1 :]]
-                found = certify(run.pair, run.points, held, judge_replayed=held)
-                assert [c.name for c in found.violated if c.split == "judge"] == ["paired"]
+                found = certify(run.pair, run.points, held, holdout_replayed=held)
+                assert [c.name for c in found.violated if c.split == "holdout"] == ["paired"]
                 assert not found.sound
                 tried += 1
-        found = certify(run.pair, run.points, run.held, judge_replayed=run.held)
+        found = certify(run.pair, run.points, run.held, holdout_replayed=run.held)
         assert found.sound
     assert tried > 100
 

@@ -460,8 +460,8 @@ def test_the_split_column_is_looked_at_before_anything_runs() -> None:
         "column 'part' not found in rows; it has: id, y, a, b, fold": ("part", 1, 2),
         "split column 'fold' has type int64 and cannot hold 'x'": ("fold", "x", "y"),
     }
-    for told, (column, fit, judge) in checks.items():
-        split = {"column": column, "fit": fit, "judge": judge}
+    for told, (column, fit, holdout) in checks.items():
+        split = {"column": column, "fit": fit, "holdout": holdout}
         assert refused(InputError, job(split=split).check) == told
-    outcome = run(split={"column": "fold", "fit": 1, "judge": 2})
-    assert (outcome.row.fit_rows, outcome.row.judge_rows) == (N // 2, N // 2)
+    outcome = run(split={"column": "fold", "fit": 1, "holdout": 2})
+    assert (outcome.row.fit_rows, outcome.row.holdout_rows) == (N // 2, N // 2)

@@ -93,7 +93,7 @@ def test_the_ends_of_curves_are_the_oracles(data: Path, setting: Any) -> None:
     for algorithm in ("redcal", "reconcile"):
         alpha = experiment.reconcile_alpha if algorithm == "reconcile" else experiment.alpha
         beta = experiment.beta if setting == "paper" else "auto"
-        rows = {"fit": slice(0, drawn.fitted), "judge": slice(drawn.fitted, None)}
+        rows = {"fit": slice(0, drawn.fitted), "holdout": slice(drawn.fitted, None)}
         given = {
             split: Problem(
                 drawn.f1[part].tolist(), drawn.f2[part].tolist(), drawn.y[part].tolist(),
@@ -154,7 +154,7 @@ def made_up(ends: list[dict[str, float]]) -> list[dict[str, Any]]:
         {
             algorithm: {
                 "status": "converged", "patches": 1, "rounds": 1, "seconds": 0.1,
-                "curves": {split: curve(draw.get(algorithm, 1.0)) for split in ("fit", "judge")},
+                "curves": {split: curve(draw.get(algorithm, 1.0)) for split in ("fit", "holdout")},
             }
             for algorithm in PROCEDURES
         }
@@ -169,7 +169,7 @@ def test_means_and_standard_errors() -> None:
     assert math.isnan(Mean.of([1.0]).error)
     told = paper_summary.summary(made_up([{"redcal": 0.5}, {"redcal": 0.7}]))
     assert told["steps"] == [0, 1]
-    line = told["procedures"]["redcal"]["judge"]["gap"]
+    line = told["procedures"]["redcal"]["holdout"]["gap"]
     assert line["mean"] == pytest.approx([1.0, 0.6])
     assert line["error"] == pytest.approx([0.0, 0.1])
 

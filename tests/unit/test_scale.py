@@ -288,24 +288,24 @@ def test_a_fit_by_hand() -> None:
     work = Workload(0.5, 8, 16, ((0.25, 3), (0.01, 9)), driver_budget=1_000)
     rows = 1_000  # 500 of them active: 4,000 bytes; events of 2,000 and 80 bytes
     scan, over_active, over_event = 1 + 2.0 * 1_000, 10 + 0.5 * 4_000, 10 + 0.5 * 2_000
-    judge = 100 + 3.0 * 500
-    by_hand = scan + 2 * 2 * over_active + (1 + 3) * over_event + judge
+    holdout = 100 + 3.0 * 500
+    by_hand = scan + 2 * 2 * over_active + (1 + 3) * over_event + holdout
     assert model.fit_seconds(rows, 1, work) == pytest.approx(by_hand)
     roomy = Workload(0.5, 8, 16, work.rounds, driver_budget=4_000)
     assert model.fit_seconds(rows, 1, roomy) == pytest.approx(scan + over_active)
-    slow = CostModel(model.scan, model.passes, model.judge, task=7.0, job=100.0)
+    slow = CostModel(model.scan, model.passes, model.holdout, task=7.0, job=100.0)
     assert slow.fit_seconds(rows, 1, roomy) == pytest.approx(scan + over_active + 2 * 107)
 
 
 def spark_results() -> list[scale_tell.Found]:
-    """Made up: a scan takes 2 s + 4 core-seconds a million rows, a pass .5 s + 20 a GB, judging 8
-    core-seconds a million active rows; 84 bytes a row, a tenth active, one round."""
+    """Made up: a scan takes 2 s + 4 core-seconds a million rows, a pass .5 s + 20 a GB, the
+    holdout pass 8 core-seconds a million active rows; 84 bytes a row, a tenth active, one round."""
 
     def told(rows: int, share: float, **more: Any) -> dict[str, Any]:
         active = round(rows * share)
         size = active * 84
         passes = [{"name": "events", "rows": active, "bytes": size, "seconds": 0.5 + 1e-8 * size}]
-        phases = {"scan": 2 + 2e-6 * rows, "fit": 9.0, "judge": 4e-6 * active}
+        phases = {"scan": 2 + 2e-6 * rows, "fit": 9.0, "holdout": 4e-6 * active}
         counters = {"scratch_bytes": 3 * size}
         return {
             "cores": 2, "seconds": 60.0, "bare": 20.0, "phases": phases, "passes": passes,
@@ -338,7 +338,7 @@ def test_the_minutes_of_a_cluster() -> None:
     assert model.scan.each == pytest.approx(4e-6)
     assert model.passes.latency == pytest.approx(0.5)
     assert model.passes.each == pytest.approx(2e-8)
-    assert model.judge.each == pytest.approx(8e-6)
+    assert model.holdout.each == pytest.approx(8e-6)
     # a billion rows on 100 cores: 80 GB in 597 tasks; 8.4 GB active in 100; an event of 1.68 GB
     scan = 1 + 2 + 4e-6 * 1e9 / 100 + 0.597
     over_active = 1 + 0.5 + 2e-8 * 8.4e9 / 100 + 0.1

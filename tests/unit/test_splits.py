@@ -101,26 +101,26 @@ def test_chunk_boundaries_do_not_matter() -> None:
 
 @pytest.mark.parametrize("fraction", [0.05, 0.3, 0.5, 0.9])
 @pytest.mark.parametrize("text", [False, True])
-def test_about_the_right_fraction_is_judged(fraction: float, text: bool) -> None:
+def test_about_the_right_fraction_is_held_out(fraction: float, text: bool) -> None:
     n = 40_000
     ids: Any = [f"id{i}" for i in range(n)] if text else list(range(n))
     batch = pa.RecordBatch.from_pydict({"id": ids})
-    fit, judge = HashSplit("id", fraction).masks(batch)
-    assert np.array_equal(fit, ~judge)
+    fit, holdout = HashSplit("id", fraction).masks(batch)
+    assert np.array_equal(fit, ~holdout)
     spread = 5 * (fraction * (1 - fraction) / n) ** 0.5
-    assert abs(judge.mean() - fraction) < spread
+    assert abs(holdout.mean() - fraction) < spread
     other = HashSplit("id", fraction, "another salt").masks(batch)[1]
     both = fraction**2
-    assert abs((judge & other).mean() - both) < 5 * (both * (1 - both) / n) ** 0.5
+    assert abs((holdout & other).mean() - both) < 5 * (both * (1 - both) / n) ** 0.5
 
 
-def test_nothing_and_everything_can_be_judged() -> None:
+def test_nothing_and_everything_can_be_held_out() -> None:
     """2^64 is no uint64: the fraction 1 used to overflow."""
     batch = pa.RecordBatch.from_pydict({"id": list(range(50))})
-    for fraction, judged in ((0.0, False), (1.0, True), (1, True)):
-        fit, judge = HashSplit("id", fraction).masks(batch)
-        assert set(judge.tolist()) == {judged}
-        assert set(fit.tolist()) == {not judged}
+    for fraction, all_of_them in ((0.0, False), (1.0, True), (1, True)):
+        fit, holdout = HashSplit("id", fraction).masks(batch)
+        assert set(holdout.tolist()) == {all_of_them}
+        assert set(fit.tolist()) == {not all_of_them}
 
 
 @pytest.mark.parametrize("fraction", [-0.1, 1.0000001, float("nan"), float("inf")])
@@ -131,8 +131,8 @@ def test_fractions_that_are_none(fraction: float) -> None:
 
 def test_the_bound_is_exact() -> None:
     ids = list(range(200))
-    judge = HashSplit("id", 0.1).masks(pa.RecordBatch.from_pydict({"id": ids}))[1]
-    assert judge.tolist() == [10 * plain_hash(i) < 2**64 for i in ids]
+    holdout = HashSplit("id", 0.1).masks(pa.RecordBatch.from_pydict({"id": ids}))[1]
+    assert holdout.tolist() == [10 * plain_hash(i) < 2**64 for i in ids]
 
 
 def test_ids_that_cannot_be_hashed() -> None:
@@ -145,9 +145,9 @@ def test_ids_that_cannot_be_hashed() -> None:
 def test_a_split_column(encode: bool) -> None:
     column = pa.array(["train", "test", None, "other", "train"])
     batch = pa.RecordBatch.from_pydict({"part": column.dictionary_encode() if encode else column})
-    fit, judge = ColumnSplit("part", "train", "test").masks(batch)
+    fit, holdout = ColumnSplit("part", "train", "test").masks(batch)
     assert fit.tolist() == [True, False, False, False, True]
-    assert judge.tolist() == [False, True, False, False, False]
+    assert holdout.tolist() == [False, True, False, False, False]
 
 
 def test_a_split_column_of_another_type() -> None:
@@ -164,11 +164,11 @@ def test_what_is_gathered_for_each_side() -> None:
             "model_1": [0.1, 0.2, 0.3, 0.4, 7.0, 0.5],
             "model_2": [0.9] * 6,
             "label": [0, 1, None, 1, 1, 0],
-            "part": ["fit", "judge", "fit", "none", "fit", "judge"],
+            "part": ["fit", "holdout", "fit", "none", "fit", "holdout"],
         }
     )
     found, _ = model.gather(
-        table.to_batches(), table.schema, "it", ColumnSplit("part", "fit", "judge")
+        table.to_batches(), table.schema, "it", ColumnSplit("part", "fit", "holdout")
     )
-    assert (found.fit.rows, found.judge.rows, found.unused) == (1, 2, 1)
+    assert (found.fit.rows, found.holdout.rows, found.unused) == (1, 2, 1)
     assert (found.rows, found.bad, found.unlabelled) == (6, 1, 1)

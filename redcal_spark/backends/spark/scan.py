@@ -83,13 +83,13 @@ class SparkScan:
         """Local if the active rows of both splits fit the driver's budget, else distributed."""
         if self.fits_the_driver:
             log.info("handing over: %s bytes of active rows go to the driver", f"{self.bytes:,}")
-            found: dict[str, list[Block]] = {"fit": [], "judge": []}
+            found: dict[str, list[Block]] = {"fit": [], "holdout": []}
             with self.scratch.counters.timed("collect") as made:
                 made.rows, made.bytes = self.active_rows, self.bytes
                 blocks = self.written.where(col("kind") != "statistics")
                 for kind, data in self.scratch.collected(blocks):
                     found[kind] += blocks_of([data])
-            for kind, part in (("fit", self.gathered.fit), ("judge", self.gathered.judge)):
+            for kind, part in (("fit", self.gathered.fit), ("holdout", self.gathered.holdout)):
                 part.scans = scans_of(found[kind], self.scanner.rules, self.threads)
             fit = self.gathered.fit
             return LocalEngine(fit.scans, fit.rows, rules, self.threads)
@@ -101,8 +101,8 @@ class SparkScan:
     def histories(self, rules: Rules, log: Sequence[Patch]) -> dict[str, list[Point]]:
         """The one pass after the fit, over the active rows of both splits where they are."""
         parts, fitted = self.gathered.parts, self.gathered.fit.rows
-        judging = Holdout(self.scanner.layout.label == "vector")
-        holdout = {name: judging if name == "judge" else None for name in parts}
+        pairing = Holdout(self.scanner.layout.label == "vector")
+        holdout = {name: pairing if name == "holdout" else None for name in parts}
         if self.fits_the_driver:
             spread = partial(ordered, threads=self.threads)
             return {

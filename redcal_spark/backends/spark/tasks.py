@@ -50,7 +50,7 @@ SCHEMA = pa.schema([("kind", pa.string()), ("rows", pa.int64()), ("data", pa.bin
 BLOCK_BYTES = 4 * 2**20  # a cell; larger ones overrun the JVM's heap
 DDL = "kind string, rows bigint, data binary"
 
-Kind = Literal["fit", "judge", "statistics"]
+Kind = Literal["fit", "holdout", "statistics"]
 Batches = Iterable[pa.RecordBatch]
 
 
@@ -65,11 +65,11 @@ class ScanTask:
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         total = Gathered.nothing(self.scanner.rules, self.scanner.layout.n_classes)
         active_bytes = 0
-        packers = {"fit": Packer("fit"), "judge": Packer("judge")}
+        packers = {"fit": Packer("fit"), "holdout": Packer("holdout")}
         for batch in batches:  # a task cannot know the numbers of its rows
             rows = dense_batch(batch.rename_columns(self.names), self.vectors)
             found = self.scanner((None, rows))
-            for name, part in (("fit", found.fit), ("judge", found.judge)):
+            for name, part in (("fit", found.fit), ("holdout", found.holdout)):
                 for scan in part.scans:
                     active_bytes += scan.active.nbytes
                     yield from packers[name].add(scan.active)
@@ -173,7 +173,7 @@ class HistoryTask:
             for kind, packed in zip(kinds, cells([batch]), strict=True):
                 block = unpack_block(packed)
                 if kind not in measured:
-                    holdout = kind == "judge"
+                    holdout = kind == "holdout"
                     measured[kind] = Measured(
                         self.segments, self.rules, block.n_classes, paired=holdout
                     )

@@ -257,9 +257,9 @@ def _certified(
     certificate = certify(
         pair,
         points["fit"],
-        points.get("judge", ()),
+        points.get("holdout", ()),
         replayed=totals.get("fit"),
-        judge_replayed=totals.get("judge"),
+        holdout_replayed=totals.get("holdout"),
         rechecked=redone.rechecked,
         delta=job.reconciler.delta,
         candidates=1 if pair.certificate is None else pair.certificate.candidates,

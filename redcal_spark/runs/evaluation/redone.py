@@ -122,7 +122,7 @@ def columns_of(job: Job, row: RunRow) -> Columns:
 
 
 def redo(job: Job, table: Table) -> Redone:
-    """Fit again, and judge."""
+    """Fit again, and certify."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", JoinWarning)
         scanned = job.scanned(table, job.reconciler.problem, tell=False)
