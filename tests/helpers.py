@@ -21,7 +21,7 @@ from redcal_spark.core.blocks import Block, label_rows
 from redcal_spark.core.columns import Layout
 from redcal_spark.core.kernel import Rows, Rules
 from redcal_spark.core.patches import PatchLog
-from redcal_spark.core.scan import Gathered
+from redcal_spark.core.scan import ScanResult
 from redcal_spark.errors import GridWarning, ScoreWarning
 from tests import oracle
 from tests.oracle import ONE, Grid, Patch, Problem
@@ -119,7 +119,7 @@ def cuts(rng: Random, n: int) -> list[int]:
 
 def gathered(
     problem: Problem, sizes: Sequence[int] = (), threads: int = 1, reverse: bool = False
-) -> tuple[Reconciler, Gathered, Layout]:
+) -> tuple[Reconciler, ScanResult, Layout]:
     """The one scan over blocks of these sizes; `reverse` turns the order of the blocks."""
     blocks = batches_of(problem, sizes)
     if reverse:

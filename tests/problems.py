@@ -46,7 +46,7 @@ def problems(**fixed: Any) -> st.SearchStrategy[Problem]:
 
 
 def seeded_problems(**fixed: Any) -> st.SearchStrategy[Problem]:
-    """Problems of full size, each named by its seed."""
+    """BadRows of full size, each named by its seed."""
     return st.integers(0, 2**32 - 1).map(lambda seed: random_problem(seed, **fixed))
 
 
@@ -149,7 +149,7 @@ def theorem_2(beta: float, eta: float, alpha: float = 0.1, algorithm: str = "red
 
 
 def edge_cases() -> dict[str, Problem]:
-    """Problems that sit exactly on a comparison, by name; the tests say which way each falls."""
+    """BadRows that sit exactly on a comparison, by name; the tests say which way each falls."""
     vectors: dict[str, Any] = {"losses": ZERO_ONE, "algorithm": "decision_calibration"}
     redcal: dict[str, Any] = {"losses": ZERO_ONE, "algorithm": "redcal", "eta": 0.25}
     adaptive = Problem(

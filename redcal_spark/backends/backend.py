@@ -1,4 +1,4 @@
-"""Work: what a run does with its rows, in memory or on Spark. The run itself does not differ."""
+"""Backend: what a run does with its rows, in memory or on Spark. The run itself does not differ."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from redcal_spark.backends.names import CATALOG_NAME, FILE_ENDINGS
 from redcal_spark.backends.store import Commit, Store, Table, written_before
 from redcal_spark.backends.target import Target
 from redcal_spark.backends.threads import ordered
-from redcal_spark.backends.views import Columns, Made, WithIds
+from redcal_spark.backends.views import Made, SomeColumns, WithIds
 from redcal_spark.config.schema import Config
 from redcal_spark.core.columns import Layout, plan
 from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.history import Holdout, Point, history
-from redcal_spark.core.kernel import Scan
+from redcal_spark.core.kernel import BlockScan
 from redcal_spark.core.multiset import CompareTask
 from redcal_spark.core.output_columns import extend
 from redcal_spark.core.problem import Problem
-from redcal_spark.core.reading import Problems
+from redcal_spark.core.reading import BadRows
 from redcal_spark.core.roles import Roles
-from redcal_spark.core.scan import Gathered, numbered
+from redcal_spark.core.scan import ScanResult, numbered
 from redcal_spark.core.splits import Split
 from redcal_spark.errors import ConflictError, InputError, UsageError
 
@@ -44,10 +44,10 @@ Progress = Callable[[int], Any]
 TRIES = 5  # of a write that others were quicker than
 
 
-class Scanned(Protocol):
+class Scan(Protocol):
     """What the one scan of an input gave, and what goes on from it."""
 
-    gathered: Gathered
+    gathered: ScanResult
     layout: Layout
     replayed: int  # rows that `histories` went over
 
@@ -62,11 +62,11 @@ class Scanned(Protocol):
         """
         ...
 
-    def rows_at_hand(self) -> list[Scan] | None:
+    def rows_at_hand(self) -> list[BlockScan] | None:
         """The active fitting rows as they were read; None: they are too many for one process."""
         ...
 
-    def again(self, problem: Problem) -> Scanned | None:
+    def again(self, problem: Problem) -> Scan | None:
         """The rows of a scan that kept them all, scanned for another problem.
 
         None: they are not held here, and the input must be read again.
@@ -113,7 +113,7 @@ class Stream(Protocol):
         ...
 
 
-class Work(Protocol):
+class Backend(Protocol):
     """A store, and what computes on its tables."""
 
     store: Store
@@ -140,7 +140,7 @@ class Work(Protocol):
         wanted: list[str],
         split: Split | None,
         progress: Progress,
-    ) -> Scanned:
+    ) -> Scan:
         """The one scan of a table."""
         ...
 
@@ -182,13 +182,15 @@ class Work(Protocol):
         ...
 
 
-def check_rows(work: Work, table: Table, target: Target, problem: Problem, layout: Layout) -> None:
+def check_rows(
+    work: Backend, table: Table, target: Target, problem: Problem, layout: Layout
+) -> None:
     """What can be seen beforehand of writing a table's rows: columns of the target, and ids."""
     schema = table.schema
     nothing = pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
     names = target.names(problem.columns, problem.losses)
     rules = problem.rules(layout.binary)
-    rows = extend(nothing, layout, rules, (), names, Problems(), skip=target.skip)
+    rows = extend(nothing, layout, rules, (), names, BadRows(), skip=target.skip)
     work.store.check_rows(target, rows.schema)
     if target.mode == "merge":
         assert target.id is not None
@@ -198,7 +200,7 @@ def check_rows(work: Work, table: Table, target: Target, problem: Problem, layou
             raise InputError("\n  ".join([head, *told]))
 
 
-class InMemory:
+class LocalBackend:
     """On this machine, batch by batch."""
 
     def __init__(self, store: Store, threads: int | None = None):
@@ -233,11 +235,11 @@ class InMemory:
         wanted: list[str],
         split: Split | None,
         progress: Progress,
-    ) -> ScannedHere:
+    ) -> LocalScan:
         pieces = table.pieces(wanted)
         where = table.name
         found = scan_pieces(problem, pieces, table.schema, where, split, progress, self.threads)
-        return ScannedHere(*found, self.threads)
+        return LocalScan(*found, self.threads)
 
     def write_rows(
         self,
@@ -299,10 +301,10 @@ class InMemory:
         pair, target, roles = made
         layout = plan(table.schema, pair.columns, table.name, pair.n_classes, None, labels=False)
         names = target.names(pair.columns, pair.losses)
-        return pair.apply_batch(none, layout, names, Problems(), 0, target.skip, roles).schema
+        return pair.apply_batch(none, layout, names, BadRows(), 0, target.skip, roles).schema
 
     def only(self, table: Table, names: list[str]) -> Table:
-        return Columns(table, names)
+        return SomeColumns(table, names)
 
     def with_ids(self, table: Table, other: Table, id: str, inside: bool) -> Table:
         return WithIds(table, other, id, inside)
@@ -314,9 +316,9 @@ class InMemory:
         pair.check_layout(layout)
         names, skip = target.names(pair.columns, pair.losses), target.skip
 
-        def work(item: tuple[int, pa.RecordBatch]) -> tuple[pa.RecordBatch, Problems]:
+        def work(item: tuple[int, pa.RecordBatch]) -> tuple[pa.RecordBatch, BadRows]:
             start, batch = item
-            problems = Problems()
+            problems = BadRows()
             return pair.apply_batch(batch, layout, names, problems, start, skip, roles), problems
 
         for batch, problems in ordered(work, numbered(table.batches()), self.threads):
@@ -325,10 +327,10 @@ class InMemory:
             yield batch
 
 
-class ScannedHere:
+class LocalScan:
     """What a scan kept, in memory."""
 
-    def __init__(self, gathered: Gathered, layout: Layout, threads: int | None = None):
+    def __init__(self, gathered: ScanResult, layout: Layout, threads: int | None = None):
         self.gathered = gathered
         self.layout = layout
         self.replayed = 0
@@ -351,12 +353,12 @@ class ScannedHere:
                 )
         return found
 
-    def rows_at_hand(self) -> list[Scan] | None:
+    def rows_at_hand(self) -> list[BlockScan] | None:
         return self.gathered.fit.scans
 
-    def again(self, problem: Problem) -> ScannedHere:
+    def again(self, problem: Problem) -> LocalScan:
         gathered = problem.scanner(self.layout).again(self.gathered)
-        return ScannedHere(gathered, self.layout, self._threads)
+        return LocalScan(gathered, self.layout, self._threads)
 
     def close(self) -> None:
         pass

@@ -18,7 +18,7 @@ from redcal_spark.backends.store import Store, Table
 from redcal_spark.config.schema import Input, ScoreTable, SplitByColumn
 from redcal_spark.core.columns import Columns, ScoreColumns
 from redcal_spark.core.reading import EXAMPLES
-from redcal_spark.core.scan import Piece, each_alone
+from redcal_spark.core.scan import BatchGroup, each_alone
 from redcal_spark.core.splits import ColumnSplit, HashSplit, Split
 from redcal_spark.errors import InputError, JoinWarning
 
@@ -173,7 +173,7 @@ class JoinedTable:
                     batch = batch.append_column(name, scores)
             yield batch if columns is None else batch.select(list(columns))
 
-    def pieces(self, columns: Sequence[str]) -> Iterator[Piece]:
+    def pieces(self, columns: Sequence[str]) -> Iterator[BatchGroup]:
         return each_alone(self.batches(columns))
 
     @cached_property
@@ -226,7 +226,7 @@ class RunTable:
             if kept.num_rows:
                 yield kept.select(wanted)
 
-    def pieces(self, columns: Sequence[str]) -> Iterator[Piece]:
+    def pieces(self, columns: Sequence[str]) -> Iterator[BatchGroup]:
         return each_alone(self.batches(columns))
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 import pyarrow as pa
 
 from redcal_spark.backends.target import Existing, Target
-from redcal_spark.core.scan import Piece
+from redcal_spark.core.scan import BatchGroup
 from redcal_spark.errors import InputError, RunError
 
 Mode = Literal["overwrite", "append"]
@@ -29,7 +29,7 @@ class Table(Protocol):
         """The rows, in batches, in an order that does not change."""
         ...
 
-    def pieces(self, columns: Sequence[str]) -> Iterator[Piece]:
+    def pieces(self, columns: Sequence[str]) -> Iterator[BatchGroup]:
         """The same rows in pieces that threads can read at the same time."""
         ...
 

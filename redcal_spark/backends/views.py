@@ -13,7 +13,7 @@ from redcal_spark.backends.target import Target
 from redcal_spark.core.cells import Hashes, cell_hashes
 from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.roles import Roles
-from redcal_spark.core.scan import Piece, each_alone
+from redcal_spark.core.scan import BatchGroup, each_alone
 
 # Rows as a pair would write them there, and what they were to its fit.
 Made = tuple[Fitted, Target, Roles]
@@ -36,11 +36,11 @@ class View:
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         raise NotImplementedError
 
-    def pieces(self, columns: Sequence[str]) -> Iterator[Piece]:
+    def pieces(self, columns: Sequence[str]) -> Iterator[BatchGroup]:
         return each_alone(self.batches(columns))
 
 
-class Columns(View):
+class SomeColumns(View):
     """Some of the columns."""
 
     def __init__(self, table: Table, names: Sequence[str]):

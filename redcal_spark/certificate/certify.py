@@ -12,7 +12,7 @@ from redcal_spark.certificate.case import Case
 from redcal_spark.certificate.check import Check, Kind, Measure, SplitName, Verdict
 from redcal_spark.certificate.exact_numbers import Number, Root, at_least, number_of, text_of
 from redcal_spark.certificate.guarantees import fitted
-from redcal_spark.certificate.holdout import Held, holdout, measures, statements
+from redcal_spark.certificate.holdout import HoldoutRows, holdout, measures, statements
 from redcal_spark.certificate.intervals import Interval, Level
 from redcal_spark.certificate.sample_size import enough_rows
 from redcal_spark.core.fitted import Fitted
@@ -238,7 +238,7 @@ def certify(
         checks += enough_rows(case, delta)
     found = list(measures(case, "fit", fit_points))
     if holdout_points:
-        checks += holdout(Held(case, holdout_points, level))
+        checks += holdout(HoldoutRows(case, holdout_points, level))
         found += measures(case, "holdout", holdout_points)
     return Certificate(tuple(checks), tuple(found), level)
 

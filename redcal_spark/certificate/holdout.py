@@ -39,7 +39,7 @@ def statements(case: Case) -> int:
 
 
 @dataclass(frozen=True)
-class Held:
+class HoldoutRows:
     """The holdout rows of a run: their points, and at what level they speak."""
 
     case: Case
@@ -101,7 +101,7 @@ class Held:
         return None if found is None or self.rows < 2 else self.level.mean(found, within, self.rows)
 
 
-def holdout(held: Held) -> Iterator[Check]:
+def holdout(held: HoldoutRows) -> Iterator[Check]:
     """What is promised of new rows, and whether the losses fell."""
     yield from _agreement(held)
     for place in range(len(held.case.pair.losses)):
@@ -111,7 +111,7 @@ def holdout(held: Held) -> Iterator[Check]:
     yield from _brier(held)
 
 
-def _agreement(held: Held) -> Iterator[Check]:
+def _agreement(held: HoldoutRows) -> Iterator[Check]:
     """How much of new rows is still in an event: each event has its share of delta."""
     case, last = held.case, held.points[-1].totals
     if case.pair.parameters.algorithm == "reconcile":
@@ -144,7 +144,7 @@ def _agreement(held: Held) -> Iterator[Check]:
         )
 
 
-def _rises(held: Held, place: int) -> Iterator[Check]:
+def _rises(held: HoldoutRows, place: int) -> Iterator[Check]:
     """The theorem's third part: the rounds raised no loss by more than twice the fitting bound."""
     case, loss = held.case, held.case.pair.losses[place]
     for model in MODELS:
@@ -170,7 +170,7 @@ def _rises(held: Held, place: int) -> Iterator[Check]:
         )
 
 
-def _falls(held: Held, place: int) -> Iterator[Check]:
+def _falls(held: HoldoutRows, place: int) -> Iterator[Check]:
     """What people want to know: by how much the loss of each model fell at least, and of both."""
     case, loss = held.case, held.case.pair.losses[place]
     falls: list[Fraction] = []
@@ -222,7 +222,7 @@ def _by(interval: Interval | None) -> str:
     return "" if interval is None or interval.low <= 0 else f"by at least {at_least(interval.low)}"
 
 
-def _brier(held: Held) -> Iterator[Check]:
+def _brier(held: HoldoutRows) -> Iterator[Check]:
     """The theorem's second part on new rows, where it has one: else whether the score fell."""
     case = held.case
     first, last = held.points[0], held.points[-1]

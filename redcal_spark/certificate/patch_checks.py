@@ -10,12 +10,12 @@ from redcal_spark.certificate.history_checks import is_calibrated, rounded_mean
 from redcal_spark.core.events import Disagreement, ScoreGap
 from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.fixed_point import ONE, Ints
-from redcal_spark.core.kernel import Index, Rows, Scan, chunks, region_of
+from redcal_spark.core.kernel import BlockScan, Index, Rows, chunks, region_of
 from redcal_spark.core.patches import Patch
 from redcal_spark.core.sums import residuals
 
 
-def recheck(pair: Fitted, scans: Iterable[Scan]) -> Iterator[str]:
+def recheck(pair: Fitted, scans: Iterable[BlockScan]) -> Iterator[str]:
     """Contradictions between a log and the active fitting rows.
 
     Every patch acts on as many rows as it says and is their rounded mean residual; a round patches

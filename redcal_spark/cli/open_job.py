@@ -8,7 +8,7 @@ import logging
 import os
 from collections.abc import Callable
 
-from redcal_spark.backends.backend import InMemory, Work, choose_engine
+from redcal_spark.backends.backend import Backend, LocalBackend, choose_engine
 from redcal_spark.backends.local.store import DeltaRsStore
 from redcal_spark.cli.terminal import (
     Terminal,
@@ -50,15 +50,15 @@ def _config(options: argparse.Namespace) -> Config:
     return config
 
 
-def _work(config: Config) -> Work:
+def _work(config: Config) -> Backend:
     """Where tables are and computing is done."""
     engine, why = choose_engine(config)
     level = logging.INFO if engine == "spark" else logging.DEBUG  # the usual goes without saying
     log_line.log(level, "engine %s: %s", engine, why)
     if engine == "local":
-        return InMemory(DeltaRsStore(), config.engine.threads)
+        return LocalBackend(DeltaRsStore(), config.engine.threads)
     try:
-        from redcal_spark.backends.spark.backend import OnSpark
+        from redcal_spark.backends.spark.backend import SparkBackend
         from redcal_spark.backends.spark.session import get_session
     except ModuleNotFoundError as err:
         raise UsageError(
@@ -66,7 +66,7 @@ def _work(config: Config) -> Work:
             "(--engine local needs none)"
         ) from err
     given = config.engine
-    return OnSpark(get_session(), given.scratch, given.driver_budget, given.threads)
+    return SparkBackend(get_session(), given.scratch, given.driver_budget, given.threads)
 
 
 def model_of(options: argparse.Namespace, job: Job) -> tuple[ReconciledPair, str, RunRow | None]:

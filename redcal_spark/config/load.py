@@ -21,7 +21,7 @@ from pydantic_core import ErrorDetails
 from redcal_spark.config.folder import looked_for
 from redcal_spark.config.redaction import VARIABLE, Redaction
 from redcal_spark.config.schema import Config, LossFile
-from redcal_spark.config.section import WRONG, KeyPath, Problem, as_list, as_mapping, dotted
+from redcal_spark.config.section import WRONG, KeyPath, Refusal, as_list, as_mapping, dotted
 from redcal_spark.config.yaml_reader import NUMBER, parse_yaml, read_text
 from redcal_spark.errors import UsageError
 
@@ -86,7 +86,7 @@ def config_from_tree(
     return config
 
 
-def _message(name: str, problems: list[Problem]) -> str:
+def _message(name: str, problems: list[Refusal]) -> str:
     count = len(problems)
     lines = [f"{name}: {count} problem{'s' if count != 1 else ''}"]
     lines += [f"  {dotted(path)}: {text}" for path, text in problems[:MAX_LINES]]
@@ -100,7 +100,7 @@ class _Draft:
     """A configuration on its way: what was replaced, where it came from, what went wrong."""
 
     folder: Path
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[Refusal] = field(default_factory=list)
     failed: set[KeyPath] = field(default_factory=set)  # parts of which enough was said
     written: dict[KeyPath, str] = field(default_factory=dict)  # texts that had variables in them
     values: dict[str, str] = field(default_factory=dict)  # of variables

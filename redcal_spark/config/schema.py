@@ -19,15 +19,15 @@ from redcal_spark.config.section import (
     AnyText,
     AutoOrShare,
     Cell,
-    Columns,
+    ColumnNames,
     Count,
     Flag,
     Fraction,
     GridBits,
     KeyPath,
     Number,
-    Part,
-    Problem,
+    Portion,
+    Refusal,
     Seconds,
     Section,
     Separator,
@@ -58,10 +58,12 @@ class ScoreTable(Section):
         default=None, description="version or time of it; null: the newest"
     )
     id: Text | None = Field(default=None, description="its id column; null: as input.id")
-    columns: Columns = Field(description="one column (an array, or P(class 1)), or one per class")
+    columns: ColumnNames = Field(
+        description="one column (an array, or P(class 1)), or one per class"
+    )
 
     @classmethod
-    def rules(cls, data: Mapping[str, Any]) -> Iterator[Problem]:
+    def rules(cls, data: Mapping[str, Any]) -> Iterator[Refusal]:
         yield from repeats("columns", data.get("columns"))
 
 
@@ -73,7 +75,7 @@ class SplitByColumn(Section):
     holdout: Cell = Field(description="its value on holdout rows")
 
     @classmethod
-    def rules(cls, data: Mapping[str, Any]) -> Iterator[Problem]:
+    def rules(cls, data: Mapping[str, Any]) -> Iterator[Refusal]:
         if "fit" in data and "holdout" in data and data["fit"] == data["holdout"]:
             yield ("holdout",), "is the same as fit"
 
@@ -167,7 +169,7 @@ class Input(Section):
         return {1: self.model_1, 2: self.model_2}[model]
 
     @classmethod
-    def rules(cls, data: Mapping[str, Any]) -> Iterator[Problem]:
+    def rules(cls, data: Mapping[str, Any]) -> Iterator[Refusal]:
         reasons = [f"to join {key}" for key in MODELS if as_mapping(data.get(key))]
         if "holdout_fraction" in as_mapping(data.get("split")):
             reasons.append("to split by holdout_fraction")
@@ -191,7 +193,7 @@ class Input(Section):
             yield ("model_2",), "is the same as model_1; two different models are needed"
 
 
-class Loss(Section):
+class LossSection(Section):
     """What each action (row) costs under each class (column)."""
 
     actions: tuple[Text, ...] | None = Field(
@@ -203,7 +205,7 @@ class Loss(Section):
     ] = Field(description="a row per action, a number per class")
 
     @classmethod
-    def rules(cls, data: Mapping[str, Any]) -> Iterator[Problem]:
+    def rules(cls, data: Mapping[str, Any]) -> Iterator[Refusal]:
         rows = as_list(data.get("costs"))
         lengths = [len(row) if isinstance(row, list | tuple) else None for row in rows]
         for index, length in enumerate(lengths):
@@ -218,7 +220,7 @@ class Loss(Section):
 
 
 class LossFile(Section):
-    """A loss kept in a file of its own; loading replaces it by the `Loss` in the file."""
+    """A loss kept in a file of its own; loading replaces it by the `LossSection` in the file."""
 
     file: Text = Field(
         description="a .yaml or .csv file; relative to the working folder, as all paths"
@@ -256,13 +258,13 @@ class Reconcile(Section):
         description="if holdout loss rises: off, report it, or best_prefix to keep what did good",
     )
 
-    delta: Part = Field(
+    delta: Portion = Field(
         default=0.05,
         description="probability that any statement about holdout rows is false, in (0, 1)",
     )
 
     @classmethod
-    def rules(cls, data: Mapping[str, Any]) -> Iterator[Problem]:
+    def rules(cls, data: Mapping[str, Any]) -> Iterator[Refusal]:
         algorithm = data.get("algorithm", "redcal")
         if algorithm in ("redcal", "reconcile", "dc_then_redcal"):
             for key in ("alpha", "eta"):
@@ -325,7 +327,7 @@ class Output(Section):
     )
 
     @classmethod
-    def rules(cls, data: Mapping[str, Any]) -> Iterator[Problem]:
+    def rules(cls, data: Mapping[str, Any]) -> Iterator[Refusal]:
         report = data.get("report")
         if isinstance(report, str) and "://" in report:
             yield ("report",), "must be a file on this machine, not an address"
@@ -348,7 +350,7 @@ class Output(Section):
         return OutputTables(self.table, *sides)
 
 
-class Engine(Section):
+class EngineSection(Section):
     """What computes."""
 
     name: Literal["auto", "local", "spark"] = Field(
@@ -376,18 +378,18 @@ class Config(Section):
 
     input: Input
     losses: Annotated[
-        dict[Text, Loss],
+        dict[Text, LossSection],
         # The schema knows the forms that exist in a file only; loading has replaced them.
         BeforeValidator(
             lambda losses: {} if losses is None else losses,
-            json_schema_input_type=Text | dict[str, Loss | LossFile] | None,
+            json_schema_input_type=Text | dict[str, LossSection | LossFile] | None,
         ),
     ] = Field(
         default={}, description="what decisions cost: a loss by name, in the order that breaks ties"
     )
     reconcile: Reconcile
     output: Output
-    engine: Engine = Engine()
+    engine: EngineSection = EngineSection()
     _written: dict[KeyPath, str] = PrivateAttr(default_factory=dict)
     _hidden: Redaction = PrivateAttr(default_factory=Redaction)
 
@@ -422,7 +424,7 @@ class Config(Section):
         yield from self.recorded().items()
 
     @classmethod
-    def rules(cls, data: Mapping[str, Any]) -> Iterator[Problem]:
+    def rules(cls, data: Mapping[str, Any]) -> Iterator[Refusal]:
         algorithm = as_mapping(data.get("reconcile")).get("algorithm", "redcal")
         needed = algorithm in ("redcal", "decision_calibration", "dc_then_redcal")
         if needed and not data.get("losses"):

@@ -29,7 +29,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
 KeyPath = tuple[str | int, ...]  # where in the configuration: ("losses", "triage", "costs", 0)
-Problem = tuple[KeyPath, str]
+Refusal = tuple[KeyPath, str]
 
 MODELS = ("model_1", "model_2")
 SIDE_TABLES = ("patches", "history", "metrics", "runs")
@@ -147,7 +147,7 @@ AnyText = Annotated[str, BeforeValidator(_any_text)]
 Text = Annotated[str, Field(min_length=1), BeforeValidator(_text)]
 Number = Annotated[float, BeforeValidator(_number)]
 Share = Annotated[float, Field(gt=0, le=1), BeforeValidator(_share)]
-Part = Annotated[float, Field(gt=0, lt=1), BeforeValidator(_share)]
+Portion = Annotated[float, Field(gt=0, lt=1), BeforeValidator(_share)]
 Fraction = Annotated[float, Field(gt=0, lt=1), BeforeValidator(_fraction)]
 AutoOrShare = Annotated[
     float | Literal["auto"],
@@ -182,7 +182,7 @@ def shortest(columns: tuple[str, ...]) -> str | list[str]:
 _TEXT = TypeAdapter[str](Text)
 _TEXTS = TypeAdapter[tuple[str, ...]](tuple[Text, ...])
 TextOrList = Text | Annotated[list[Text], Field(min_length=2)]
-Columns = Annotated[
+ColumnNames = Annotated[
     tuple[str, ...],
     PlainValidator(check_columns, json_schema_input_type=TextOrList),
     PlainSerializer(shortest),
@@ -246,7 +246,7 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
 
     @classmethod
-    def rules(cls, data: Mapping[str, Any]) -> Iterator[Problem]:
+    def rules(cls, data: Mapping[str, Any]) -> Iterator[Refusal]:
         """Rules between keys.
 
         They see the data as given and run even when some of it is wrong, or problems would come in
@@ -311,14 +311,14 @@ def as_list(value: object) -> list[Any]:
 # --- rules over data as given ---------------------------------------------------------------------
 
 
-def repeats(key: str, names: object) -> Iterator[Problem]:
+def repeats(key: str, names: object) -> Iterator[Refusal]:
     seen: dict[str, int] = {}
     for index, name in enumerate(as_list(names)):
         if isinstance(name, str) and seen.setdefault(name, index) != index:
             yield (key, index), f"is the same as {key}[{seen[name]}]"
 
 
-def unequal_sizes(data: Mapping[str, Any]) -> Iterator[Problem]:
+def unequal_sizes(data: Mapping[str, Any]) -> Iterator[Refusal]:
     """Everything that tells the number of classes must tell the same."""
     given = as_mapping(data.get("input"))
     sizes: list[tuple[KeyPath, int]] = [(("input", "classes"), len(as_list(given.get("classes"))))]
@@ -337,7 +337,7 @@ def unequal_sizes(data: Mapping[str, Any]) -> Iterator[Problem]:
             yield path, f"is for {size} classes, but {dotted(first)} is for {expected}"
 
 
-def shared_tables(data: Mapping[str, Any]) -> Iterator[Problem]:
+def shared_tables(data: Mapping[str, Any]) -> Iterator[Refusal]:
     """No output may overwrite an input or another output."""
     given, output = as_mapping(data.get("input")), as_mapping(data.get("output"))
     taken = {place_of(given.get("table")): "input.table"}

@@ -1,4 +1,4 @@
-"""Room: memory that is used again, since fresh pages cost more than the arithmetic done in them."""
+"""Memory that is used again: fresh pages cost more than the arithmetic done in them."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import numpy as np
 import numpy.typing as npt
 
 
-class Room:
+class Buffers:
     """Arrays by name, each in the place of the last one of that name."""
 
-    _free: ClassVar[list[Room]] = []  # a list's pop and append are atomic: no lock
+    _free: ClassVar[list[Buffers]] = []  # a list's pop and append are atomic: no lock
 
     def __init__(self) -> None:
         self._held: dict[str, npt.NDArray[np.uint8]] = {}
 
     @classmethod
     @contextmanager
-    def borrowed(cls) -> Iterator[Room]:
+    def borrowed(cls) -> Iterator[Buffers]:
         """For the chunks of one call. Kept for later ones: use it for small arrays."""
         try:
             room = cls._free.pop()

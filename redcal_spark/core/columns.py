@@ -72,7 +72,7 @@ def plan(
     first: pa.RecordBatch | None,
     labels: bool = True,
 ) -> Layout:
-    """Decide the form of every column from its type. Problems are told all at once.
+    """Decide the form of every column from its type. BadRows are told all at once.
 
     n_classes: what losses or `classes` say; without them the first batch decides.
     """

@@ -16,7 +16,7 @@ from redcal_spark.core.columns import value_of
 PAIRED = 200  # rows on either side that are compared with each other, at most
 SHOWN = 120  # signs of a value
 
-Problem = Literal["changed", "missing", "extra", "repeated", "violated"]
+DifferenceKind = Literal["changed", "missing", "extra", "repeated", "violated"]
 Row = dict[str, Any]
 
 
@@ -34,7 +34,7 @@ class Difference:
     row: what it is told by. column: of a changed cell.
     """
 
-    problem: Problem
+    problem: DifferenceKind
     row: Row
     column: str | None = None
     found: Any = None

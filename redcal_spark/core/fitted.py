@@ -13,7 +13,7 @@ from redcal_spark.core.output_columns import OutputNames, extend
 from redcal_spark.core.parameters import Parameters, Resolved, Status
 from redcal_spark.core.patches import PatchLog
 from redcal_spark.core.problem import rules_of
-from redcal_spark.core.reading import Problems
+from redcal_spark.core.reading import BadRows
 from redcal_spark.core.roles import UNKNOWN, Roles
 from redcal_spark.errors import InputError
 
@@ -47,12 +47,12 @@ class Fitted:
         batch: pa.RecordBatch,
         layout: Layout,
         names: OutputNames | None = None,
-        problems: Problems | None = None,
+        problems: BadRows | None = None,
         start: int = 0,
         skip: bool = False,
         roles: Roles = UNKNOWN,
     ) -> pa.RecordBatch:
         """One batch with its new columns. Bad rows are added to `problems` and pass through."""
         names = names or OutputNames(self.columns, self.losses)
-        problems = Problems() if problems is None else problems
+        problems = BadRows() if problems is None else problems
         return extend(batch, layout, self.rules, self.log, names, problems, start, skip, roles)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from redcal_spark.core.blocks import Block
-from redcal_spark.core.kernel import Classified, Index, Rows, Rules, Scan
+from redcal_spark.core.kernel import BlockScan, Classified, Index, Rows, Rules
 from redcal_spark.core.metrics import Totals, measure
 from redcal_spark.core.paired import NOWHERE, Paired, Pairing, Range, brier_ranges
 from redcal_spark.core.patches import Patch
@@ -44,7 +44,7 @@ def segments(log: Sequence[Patch], rows: int) -> list[list[Patch]]:
 
 def history(
     start: Totals,
-    scans: Iterable[Scan],
+    scans: Iterable[BlockScan],
     rules: Rules,
     log: Sequence[Patch],
     spread: Callable[..., Iterable[list[Totals]]] = map,
@@ -61,7 +61,7 @@ def history(
     cut = segments(log, start.rows if fitted is None else fitted)
     measured = Measured(cut, rules, start.optimum.shape[1], holdout is not None)
 
-    def replayed(scan: Scan) -> list[Totals]:
+    def replayed(scan: BlockScan) -> list[Totals]:
         return measured.changes(scan.active, scan.own_classified())
 
     return points(start, cut, added(spread(replayed, scans), len(cut)), holdout)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from redcal_spark.core.blocks import Block
-from redcal_spark.core.buffers import Room
+from redcal_spark.core.buffers import Buffers
 from redcal_spark.core.events import ActionRegion, Disagreement, ScoreGap
 from redcal_spark.core.fixed_point import ONE, Floats, Grid, Ints
 from redcal_spark.core.losses import Actions, LossFamily, Scores, best_response, cheapest
@@ -93,7 +93,7 @@ class Rows:
         return Rows(self.current(rows), self.rules, classified, own=True)
 
     @classmethod
-    def gathered(cls, places: Sequence[tuple[Rows, Index]], room: Room) -> Rows:
+    def gathered(cls, places: Sequence[tuple[Rows, Index]], room: Buffers) -> Rows:
         """Copies of rows of several parts, in memory that is lent."""
         parts, index = zip(*places, strict=True)
         ends = np.cumsum([len(rows) for rows in index]).tolist()
@@ -180,11 +180,11 @@ class Rows:
 
     def shift(self, model: int, rows: Index, phi: Grid) -> None:
         """Add phi to a model's scores, clip to the box, look at its best responses anew."""
-        with Room.borrowed() as room:
+        with Buffers.borrowed() as room:
             for part in chunks(len(rows), self.rules.losses.n_cells):
                 self.shift_chunk(model, rows[part], phi, room)
 
-    def shift_chunk(self, model: int, rows: Index, phi: Grid, room: Room) -> Floats:
+    def shift_chunk(self, model: int, rows: Index, phi: Grid, room: Buffers) -> Floats:
         """The same for few rows. Returns the new scores, as float64 for products, in the room."""
         f = self.f[model - 1]
         grid = f.take(rows, 0, room.array("grid", (len(rows), len(phi)), np.int32), mode="clip")
@@ -239,7 +239,7 @@ def _gap(patch: Patch) -> ScoreGap:
 def respond(f: Floats, losses: LossFamily) -> Actions:
     """Best responses to grid values, loss x row."""
     actions = np.empty((len(losses), len(f)), losses.action_type)
-    with Room.borrowed() as room:
+    with Buffers.borrowed() as room:
         for part in chunks(len(f), losses.n_cells):
             for group in losses.groups:
                 scores = group.scores(f[part], room)
@@ -254,7 +254,7 @@ def classify(block: Block, rules: Rules) -> Classified:
     events = np.full((len(losses), block.rows), np.iinfo(losses.event_type).max, losses.event_type)
     if not len(losses):
         return actions, events
-    with Room.borrowed() as room:
+    with Buffers.borrowed() as room:
         for part in chunks(block.rows, losses.n_cells):
             f1, f2 = block.f1[part], block.f2[part]
             # one model after the other: half as many calls, each twice as long
@@ -316,7 +316,7 @@ Classified = tuple[list[Actions], Actions]  # best responses per model, and even
 
 
 @dataclass(frozen=True)
-class Scan:
+class BlockScan:
     """What one look at a block gives: how many rows, how many in every event, and the active rows.
 
     At the end of a round a row outside every event is never patched again, so that a run needs only
@@ -336,17 +336,17 @@ class Scan:
 
 def scan(
     block: Block, rules: Rules, everywhere: bool = False, known: Classified | None = None
-) -> Scan:
+) -> BlockScan:
     actions, events = known or classify(block, rules)
     if everywhere:
-        return Scan(block.rows, event_counts(events, rules.losses), block, (actions, events))
+        return BlockScan(block.rows, event_counts(events, rules.losses), block, (actions, events))
     kept = beyond_gap(block, rules) if rules.gap is not None else in_some_event(events)
     index = np.flatnonzero(kept)
     chosen = [a.take(index, axis=1) for a in actions], events.take(index, axis=1)
     # for Reconcile rows are chosen by their scores; else every event is among the chosen
     counted = events if rules.gap is not None else chosen[1]
     counts = event_counts(counted, rules.losses)
-    return Scan(block.rows, counts, block.take(index), chosen)
+    return BlockScan(block.rows, counts, block.take(index), chosen)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from redcal_spark.core.buffers import Room
+from redcal_spark.core.buffers import Buffers
 from redcal_spark.core.costs import read_costs
 from redcal_spark.core.fixed_point import (
     BITS,
@@ -45,7 +45,7 @@ class Loss:
 
     @classmethod
     def of(cls, name: str, costs: Any, actions: Sequence[str] | None = None) -> Loss:
-        """Check a matrix the user gave. Problems are told all at once."""
+        """Check a matrix the user gave. BadRows are told all at once."""
         given, problems = read_costs(costs)
         if given is not None:
             matrix = given.matrix
@@ -202,7 +202,7 @@ class LossGroup:
     def halves(self) -> tuple[Floats, Floats]:
         return split(self.weights)
 
-    def scores(self, f: Floats, room: Room) -> Scores:
+    def scores(self, f: Floats, room: Buffers) -> Scores:
         """Scores of rows f (n x d, grid values) as (K, losses, n): exact, shifted alike per row.
 
         One float64 product is exact while |score| stays below 2^52, so that gaps stay below 2^53:

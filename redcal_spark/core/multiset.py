@@ -136,7 +136,7 @@ def unpacked(found: Batches) -> Sums:
 
 
 @dataclass(frozen=True)
-class Gap:
+class BucketGap:
     """Where two tables differ: some buckets below a path, and whether there are others."""
 
     keyed: Keyed
@@ -149,7 +149,7 @@ class Gap:
         return not self.buckets
 
 
-def gap(keyed: Keyed, expected: Sums, written: Sums) -> Gap | None:
+def gap(keyed: Keyed, expected: Sums, written: Sums) -> BucketGap | None:
     """The first buckets that differ; None if none do.
 
     If the first has too many rows to fetch, no buckets and the path to look into.
@@ -159,6 +159,6 @@ def gap(keyed: Keyed, expected: Sums, written: Sums) -> Gap | None:
         return None
     rows = np.maximum(expected[apart, 0], written[apart, 0])
     if rows[0] > FETCHED and len(keyed.path) < LEVELS - 1:
-        return Gap(keyed.below(int(apart[0])), frozenset(), len(apart) > 1)
+        return BucketGap(keyed.below(int(apart[0])), frozenset(), len(apart) > 1)
     some = max(1, int(np.searchsorted(np.cumsum(rows), np.uint64(FETCHED), side="right")))
-    return Gap(keyed, frozenset(apart[:some].tolist()), some < len(apart))
+    return BucketGap(keyed, frozenset(apart[:some].tolist()), some < len(apart))

@@ -17,7 +17,7 @@ from redcal_spark.core.kernel import Rules, replay
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.normalised import check_normalise, normalised
 from redcal_spark.core.patches import Patch
-from redcal_spark.core.reading import Mask, Problems, read
+from redcal_spark.core.reading import BadRows, Mask, read
 from redcal_spark.core.roles import UNKNOWN, Roles
 from redcal_spark.errors import InputError
 from redcal_spark.settings import setting
@@ -122,7 +122,7 @@ def extend(
     rules: Rules,
     log: Sequence[Patch],
     names: OutputNames,
-    problems: Problems,
+    problems: BadRows,
     start: int | None = 0,
     skip: bool = False,
     roles: Roles = UNKNOWN,

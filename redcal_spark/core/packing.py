@@ -14,8 +14,8 @@ import numpy.typing as npt
 from redcal_spark.core.blocks import Block
 from redcal_spark.core.metrics import Totals
 from redcal_spark.core.paired import Moments, Paired
-from redcal_spark.core.reading import Problems
-from redcal_spark.core.scan import Gathered, Part
+from redcal_spark.core.reading import BadRows
+from redcal_spark.core.scan import ScanResult, SplitResult
 from redcal_spark.errors import RunError, ScratchError
 
 Array = npt.NDArray[Any]
@@ -66,7 +66,7 @@ def unpack_block(packed: Any) -> Block:
     return Block(arrays["f1"], arrays["f2"], arrays.get("y"))
 
 
-def pack_gathered(gathered: Gathered, active_bytes: int) -> bytes:
+def pack_gathered(gathered: ScanResult, active_bytes: int) -> bytes:
     """The counts of a scan, and the size of its active rows, but not these."""
     data: dict[str, Any] = {"active_bytes": active_bytes} | {
         name: getattr(gathered, name) for name in ("rows", "unlabelled", "unused", "bad", "off_sum")
@@ -79,15 +79,15 @@ def pack_gathered(gathered: Gathered, active_bytes: int) -> bytes:
     return pack(data, arrays)
 
 
-def unpack_gathered(packed: Any) -> tuple[Gathered, int]:
+def unpack_gathered(packed: Any) -> tuple[ScanResult, int]:
     data, arrays = unpack(packed)
     active_bytes = int(data.pop("active_bytes"))
     parts = []
     for name in ("fit", "holdout"):
         own = {k.removeprefix(f"{name}."): a for k, a in arrays.items() if k.startswith(f"{name}.")}
-        parts.append(Part(totals_from_plain(data.pop(name), own)))
-    problems = Problems.from_json(data.pop("problems"))
-    return Gathered(parts[0], parts[1], problems=problems, **data), active_bytes
+        parts.append(SplitResult(totals_from_plain(data.pop(name), own)))
+    problems = BadRows.from_json(data.pop("problems"))
+    return ScanResult(parts[0], parts[1], problems=problems, **data), active_bytes
 
 
 def totals_to_plain(totals: Totals) -> tuple[dict[str, Any], dict[str, Array]]:

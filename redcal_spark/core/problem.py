@@ -16,7 +16,7 @@ from redcal_spark.core.kernel import Rules
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.metrics import Totals
 from redcal_spark.core.parameters import Parameters, auto_beta
-from redcal_spark.core.scan import Gathered, Scanner
+from redcal_spark.core.scan import Scanner, ScanResult
 from redcal_spark.core.splits import Split
 from redcal_spark.errors import InputError, ScoreWarning, warn
 from redcal_spark.settings import setting
@@ -58,7 +58,7 @@ class Problem:
         everywhere = self.parameters.algorithm in ("decision_calibration", "dc_then_redcal")
         return Scanner(layout, self.rules(layout.binary), everywhere, split, audit=self.audit)
 
-    def check(self, gathered: Gathered, where: str) -> None:
+    def check(self, gathered: ScanResult, where: str) -> None:
         """Refuse data that cannot be fitted; tell what is odd."""
         if not gathered.rows:
             raise InputError(f"{where} has no rows")
@@ -86,7 +86,7 @@ class Problem:
                 ScoreWarning,
             )
 
-    def doubts(self, gathered: Gathered) -> list[str]:
+    def doubts(self, gathered: ScanResult) -> list[str]:
         """What to say before a fit that is perhaps not meant, of the rows it would be fitted on."""
         totals = gathered.fit.totals
         doubts = (

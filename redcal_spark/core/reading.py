@@ -23,26 +23,26 @@ EXAMPLES = 3
 
 
 @dataclass
-class Problem:
+class BadRow:
     rows: int = 0
     examples: list[str] = field(default_factory=list)
 
 
-class Problems:
+class BadRows:
     """Bad rows, by column and kind, with the first few of each. Adds up over batches."""
 
     def __init__(self) -> None:
-        self.found: dict[tuple[str, str], Problem] = {}
+        self.found: dict[tuple[str, str], BadRow] = {}
 
     def __bool__(self) -> bool:
         return bool(self.found)
 
     def add(self, column: str, kind: str, rows: int, examples: Sequence[str]) -> None:
-        problem = self.found.setdefault((column, kind), Problem())
+        problem = self.found.setdefault((column, kind), BadRow())
         problem.rows += rows
         problem.examples += examples[: EXAMPLES - len(problem.examples)]
 
-    def merge(self, other: Problems) -> None:
+    def merge(self, other: BadRows) -> None:
         for (column, kind), problem in other.found.items():
             self.add(column, kind, problem.rows, problem.examples)
 
@@ -50,7 +50,7 @@ class Problems:
         return [[column, kind, p.rows, p.examples] for (column, kind), p in self.found.items()]
 
     @classmethod
-    def from_json(cls, data: Sequence[Any]) -> Problems:
+    def from_json(cls, data: Sequence[Any]) -> BadRows:
         problems = cls()
         for column, kind, rows, examples in data:
             problems.add(column, kind, rows, examples)
@@ -86,7 +86,7 @@ class Reading:
 
 
 def read(
-    batch: pa.RecordBatch, layout: Layout, problems: Problems, start: int | None = 0
+    batch: pa.RecordBatch, layout: Layout, problems: BadRows, start: int | None = 0
 ) -> Reading:
     """A batch as rows on the grid. `start`: the number of its first row, if known, for messages."""
     reader = _Reader(batch, layout, problems, start)
@@ -97,15 +97,13 @@ def read(
 
 def with_label(batch: pa.RecordBatch, layout: Layout) -> Mask:
     """Rows with a label that can be used. Bad ones are told by whoever fits on them."""
-    reader = _Reader(batch, layout, Problems(), None)
+    reader = _Reader(batch, layout, BadRows(), None)
     _, labelled = reader.labels()
     return reader.valid & labelled
 
 
 class _Reader:
-    def __init__(
-        self, batch: pa.RecordBatch, layout: Layout, problems: Problems, start: int | None
-    ):
+    def __init__(self, batch: pa.RecordBatch, layout: Layout, problems: BadRows, start: int | None):
         self.batch, self.layout, self.problems, self.start = batch, layout, problems, start
         self.n, self.d = batch.num_rows, layout.n_classes
         self.valid = np.ones(self.n, np.bool_)

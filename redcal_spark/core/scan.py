@@ -11,22 +11,22 @@ import pyarrow as pa
 
 from redcal_spark.core.blocks import Block
 from redcal_spark.core.columns import Layout
-from redcal_spark.core.kernel import Rules, Scan, classify, scan
+from redcal_spark.core.kernel import BlockScan, Rules, classify, scan
 from redcal_spark.core.metrics import Totals, measure
-from redcal_spark.core.reading import Mask, Problems, read
+from redcal_spark.core.reading import BadRows, Mask, read
 from redcal_spark.core.splits import Split
 
 # Batches, each with the number of its first row: a stretch of a table that one thread looks at, and
 # reads, if it is read lazily.
-Piece = Iterable[tuple[int, pa.RecordBatch]]
+BatchGroup = Iterable[tuple[int, pa.RecordBatch]]
 
 
 @dataclass
-class Part:
+class SplitResult:
     """One split of the rows: totals over all of them, and the active ones."""
 
     totals: Totals
-    scans: list[Scan] = field(default_factory=list)
+    scans: list[BlockScan] = field(default_factory=list)
 
     @property
     def rows(self) -> int:
@@ -36,34 +36,36 @@ class Part:
     def active(self) -> list[Block]:
         return [s.active for s in self.scans if s.active.rows]
 
-    def merge(self, other: Part) -> None:
+    def merge(self, other: SplitResult) -> None:
         self.totals += other.totals
         self.scans += other.scans
 
 
 @dataclass
-class Gathered:
+class ScanResult:
     """What a scan found, of a batch or of all of them: it adds up."""
 
-    fit: Part
-    holdout: Part
+    fit: SplitResult
+    holdout: SplitResult
     rows: int = 0
     unlabelled: int = 0
     unused: int = 0  # labelled and valid, but of neither split
     bad: int = 0
     off_sum: int = 0
-    problems: Problems = field(default_factory=Problems)
+    problems: BadRows = field(default_factory=BadRows)
 
     @classmethod
-    def nothing(cls, rules: Rules, d: int) -> Gathered:
-        return cls(Part(Totals.none(rules.losses, d)), Part(Totals.none(rules.losses, d)))
+    def nothing(cls, rules: Rules, d: int) -> ScanResult:
+        return cls(
+            SplitResult(Totals.none(rules.losses, d)), SplitResult(Totals.none(rules.losses, d))
+        )
 
     @property
-    def parts(self) -> dict[str, Part]:
+    def parts(self) -> dict[str, SplitResult]:
         """The splits that have rows."""
         return {k: part for k, part in (("fit", self.fit), ("holdout", self.holdout)) if part.rows}
 
-    def merge(self, other: Gathered) -> None:
+    def merge(self, other: ScanResult) -> None:
         self.fit.merge(other.fit)
         self.holdout.merge(other.holdout)
         for name in ("rows", "unlabelled", "unused", "bad", "off_sum"):
@@ -84,9 +86,9 @@ class Scanner:
     split: Split | None = None
     audit: bool = False
 
-    def __call__(self, item: tuple[int | None, pa.RecordBatch]) -> Gathered:
+    def __call__(self, item: tuple[int | None, pa.RecordBatch]) -> ScanResult:
         start, batch = item
-        found = Gathered.nothing(self.rules, self.layout.n_classes)
+        found = ScanResult.nothing(self.rules, self.layout.n_classes)
         reading = read(batch, self.layout, found.problems, start)
         usable = reading.usable
         found.rows = batch.num_rows
@@ -102,48 +104,48 @@ class Scanner:
         found.unused = int(np.count_nonzero(usable)) - found.fit.rows - found.holdout.rows
         return found
 
-    def all(self, piece: Piece) -> Gathered:
-        result = Gathered.nothing(self.rules, self.layout.n_classes)
+    def all(self, piece: BatchGroup) -> ScanResult:
+        result = ScanResult.nothing(self.rules, self.layout.n_classes)
         for item in piece:
             result.merge(self(item))
         return result
 
-    def again(self, known: Gathered) -> Gathered:
+    def again(self, known: ScanResult) -> ScanResult:
         """Rows that an earlier scan kept all of, by the rules of this one."""
         found = []
         for old in (known.fit, known.holdout):
-            part = Part(Totals.none(self.rules.losses, self.layout.n_classes))
+            part = SplitResult(Totals.none(self.rules.losses, self.layout.n_classes))
             for block in old.active:
                 part.merge(self._scanned(block))
             found.append(part)
         return replace(known, fit=found[0], holdout=found[1])
 
-    def _add(self, part: Part, block: Block, mask: Mask) -> None:
+    def _add(self, part: SplitResult, block: Block, mask: Mask) -> None:
         if not mask.all():
             block = block.take(mask)
         if block.rows:
             found = self._scanned(block)
             part.totals, part.scans = found.totals, found.scans
 
-    def _scanned(self, block: Block) -> Part:
+    def _scanned(self, block: Block) -> SplitResult:
         known = classify(block, self.rules)
         if self.audit:
-            return Part(measure(block, self.rules, known, audit=True))
+            return SplitResult(measure(block, self.rules, known, audit=True))
         kept = scan(block, self.rules, self.everywhere, known)
-        return Part(measure(block, self.rules, known, kept.counts), [kept])
+        return SplitResult(measure(block, self.rules, known, kept.counts), [kept])
 
 
 def gather(
-    pieces: Iterable[Piece],
+    pieces: Iterable[BatchGroup],
     scanner: Scanner,
-    spread: Callable[..., Iterable[Gathered]] = map,
+    spread: Callable[..., Iterable[ScanResult]] = map,
     progress: Callable[[int], Any] | None = None,
-) -> Gathered:
+) -> ScanResult:
     """One pass over the rows; memory grows with the active ones only.
 
     spread: how the work is spread over threads, as `map` with a function and items.
     """
-    result = Gathered.nothing(scanner.rules, scanner.layout.n_classes)
+    result = ScanResult.nothing(scanner.rules, scanner.layout.n_classes)
     for found in spread(scanner.all, pieces):
         result.merge(found)
         if progress is not None:
@@ -160,6 +162,6 @@ def numbered(
         start += batch.num_rows
 
 
-def each_alone(batches: Iterable[pa.RecordBatch]) -> Iterator[Piece]:
+def each_alone(batches: Iterable[pa.RecordBatch]) -> Iterator[BatchGroup]:
     """Batches that were read already, or can be read in their order only: each is a piece."""
     return ([item] for item in numbered(batches))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from redcal_spark.core.blocks import Block, label_rows
-from redcal_spark.core.buffers import Room
+from redcal_spark.core.buffers import Buffers
 from redcal_spark.core.fixed_point import ONE, Floats, Grid, Ints
 from redcal_spark.core.kernel import Index, Rows, Rules, chunks, region_of
 from redcal_spark.core.losses import Actions, LossFamily
@@ -175,7 +175,7 @@ def _patched(rows: Rows, patch: Patch) -> Residuals:
     counts = np.zeros(losses.n_cells, np.int64)
     labels, scores = (np.zeros((losses.n_cells, f.shape[1]), np.int64) for _ in range(2))
     everything = rows.in_region(model, region)
-    with Room.borrowed() as room:
+    with Buffers.borrowed() as room:
         for part in chunks(len(everything), losses.n_cells):
             touched = everything[part]
             before, old = actions[:, touched], None if alone else f.take(touched, axis=0)

@@ -11,7 +11,7 @@ from redcal_spark.core.fixed_point import BITS
 from redcal_spark.core.metrics import Metrics, root
 from redcal_spark.core.parameters import Parameters
 from redcal_spark.core.problem import Problem
-from redcal_spark.core.scan import Gathered
+from redcal_spark.core.scan import ScanResult
 
 LEVEL = 0.95
 INTERVALS = {
@@ -23,7 +23,7 @@ INTERVALS = {
 }
 
 
-def audit_rows(problem: Problem, gathered: Gathered) -> dict[str, Any]:
+def audit_rows(problem: Problem, gathered: ScanResult) -> dict[str, Any]:
     """Of all labelled rows; what there is to fix is counted on the fitting ones."""
     everything = Metrics(gathered.fit.totals + gathered.holdout.totals, problem.losses)
     to_mend = to_fix(Metrics(gathered.fit.totals, problem.losses), problem.parameters)

@@ -18,7 +18,7 @@ from redcal_spark.core.kernel import Rows, Rules, classify
 from redcal_spark.core.losses import Loss
 from redcal_spark.core.parameters import Parameters, Status
 from redcal_spark.core.patches import Patch
-from redcal_spark.core.reading import Problems, read
+from redcal_spark.core.reading import BadRows, read
 from redcal_spark.errors import InputError, UsageError
 from redcal_spark.model.explanation import Explanation, Standing, State, Step, correction, product
 
@@ -80,7 +80,7 @@ def explain(
 ) -> Explanation:
     """Replay the log on one row, patch by patch. E of a round follows from the row's own scores."""
     (batch,) = table.combine_chunks().to_batches()
-    problems = Problems()
+    problems = BadRows()
     reading = read(batch, layout, problems, None)
     problems.raise_if_any("the row")
     given = tuple(_given(batch, layout, model) for model in (1, 2))

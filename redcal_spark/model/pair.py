@@ -24,7 +24,7 @@ from redcal_spark.core.normalised import with_nan
 from redcal_spark.core.output_columns import OutputNames
 from redcal_spark.core.parameters import Parameters, Status
 from redcal_spark.core.patches import PatchLog
-from redcal_spark.core.reading import Problems
+from redcal_spark.core.reading import BadRows
 from redcal_spark.errors import ModelFileError, RedcalError, UsageError
 from redcal_spark.model.explain import explain, one_row
 from redcal_spark.model.explanation import Explanation
@@ -92,7 +92,7 @@ class ReconciledPair(Fitted):
     def _extended(self, table: pa.Table, names: OutputNames, skip: bool) -> pa.Table:
         layout = plan(table.schema, self.columns, "the data", self.n_classes, None, labels=False)
         self.check_layout(layout)
-        problems = Problems()
+        problems = BadRows()
         found, start = [], 0
         for batch in batches(table):
             found.append(self.apply_batch(batch, layout, names, problems, start, skip))

@@ -29,7 +29,7 @@ from redcal_spark.core.metrics import Totals
 from redcal_spark.core.parameters import Parameters, Status
 from redcal_spark.core.patches import Patch
 from redcal_spark.core.problem import Problem
-from redcal_spark.core.scan import Gathered, each_alone
+from redcal_spark.core.scan import ScanResult, each_alone
 from redcal_spark.core.splits import Split
 from redcal_spark.errors import FitWarning, UsageError, warn
 from redcal_spark.model.pair import ReconciledPair, is_spark
@@ -212,7 +212,7 @@ class Reconciler:
     def _certified(self, pair: ReconciledPair, points: Sequence[Point]) -> ReconciledPair:
         return replace(pair, certificate=certify(pair, points, delta=self.delta))
 
-    def _warn(self, gathered: Gathered) -> None:
+    def _warn(self, gathered: ScanResult) -> None:
         for doubt in self.problem.doubts(gathered):
             warn(doubt, FitWarning)
 
@@ -223,14 +223,14 @@ class Reconciler:
         where: str,
         split: Split | None = None,
         progress: Callable[[int], Any] | None = None,
-    ) -> tuple[Gathered, Layout]:
+    ) -> tuple[ScanResult, Layout]:
         """The one scan of the data: validate every row, count events, keep the active rows."""
         pieces = each_alone(found)
         return scan_pieces(self.problem, pieces, schema, where, split, progress, self.threads)
 
     def fit_gathered(
         self,
-        gathered: Gathered,
+        gathered: ScanResult,
         layout: Layout,
         log: Sequence[Patch] = (),
         on_patch: Callable[[Patch, int], Any] | None = None,

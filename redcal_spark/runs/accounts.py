@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from redcal_spark.core.scan import Gathered
+from redcal_spark.core.scan import ScanResult
 from redcal_spark.model.pair import ReconciledPair
 from redcal_spark.model.verdict import audits
 from redcal_spark.runs.ledger import RunRow
 from redcal_spark.runs.outcome import Outcome, summary
 
 
-def counted(gathered: Gathered, pair: ReconciledPair) -> dict[str, int]:
+def counted(gathered: ScanResult, pair: ReconciledPair) -> dict[str, int]:
     """What a fit counted, for ledger and metrics."""
     return {
         "rows": gathered.rows,
@@ -25,7 +25,7 @@ def counted(gathered: Gathered, pair: ReconciledPair) -> dict[str, int]:
     }
 
 
-def found(outcome: Outcome, gathered: Gathered) -> dict[str, Any]:
+def found(outcome: Outcome, gathered: ScanResult) -> dict[str, Any]:
     """What a fit says of itself in the ledger; all of it follows from the input."""
     pair = outcome.pair
     assert pair is not None

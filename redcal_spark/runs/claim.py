@@ -31,7 +31,7 @@ _at_work: set[str] = set()  # the tokens of this process's own claims
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldByAnother:
     """Another process works on the run."""
 
     row: RunRow
@@ -41,7 +41,9 @@ class Held:
         return f"run {row.run_id} is doing just this: held by {row.holder}, {row.last_heard}"
 
 
-def take(ledger: Ledger, fresh: RunRow, lease: timedelta, force: bool = False) -> Claim | Held:
+def take(
+    ledger: Ledger, fresh: RunRow, lease: timedelta, force: bool = False
+) -> Claim | HeldByAnother:
     """Claim a run: a new one, or the unfinished one with the same fingerprint.
 
     force: a new one in any case, unless someone is at work.
@@ -52,7 +54,7 @@ def take(ledger: Ledger, fresh: RunRow, lease: timedelta, force: bool = False) -
         running = [row for row in known if row.status == "running"]
         for row in running:
             if is_held(row, lease):
-                return Held(row)
+                return HeldByAnother(row)
         unfinished = running or [row for row in known[-1:] if row.status == "failed"]
         if force:
             for row in running:

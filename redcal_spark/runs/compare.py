@@ -9,7 +9,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from redcal_spark.backends.backend import Scanned
+from redcal_spark.backends.backend import Scan
 from redcal_spark.config.schema import Config
 from redcal_spark.core.history import Point
 from redcal_spark.core.metrics import Metrics
@@ -83,7 +83,7 @@ def compare_job(job: Job, reconcile_alpha: float = RECONCILE_ALPHA) -> list[Comp
     job.check_input()
     given = job.reconciler
 
-    def scan(reconciler: Reconciler) -> Scanned:
+    def scan(reconciler: Reconciler) -> Scan:
         job.reconciler = reconciler
         try:
             return job.scan()
@@ -115,7 +115,7 @@ def check(config: Config) -> None:
 
 def compare(
     given: Reconciler,
-    scan: Callable[[Reconciler], Scanned],
+    scan: Callable[[Reconciler], Scan],
     reconcile_alpha: float = RECONCILE_ALPHA,
     listener: Listener | None = None,
 ) -> list[Compared]:
@@ -150,7 +150,7 @@ def _variant(given: Reconciler, algorithm: str, reconcile_alpha: float) -> Recon
     return given.variant(parameters=parameters)
 
 
-def _fitted(reconciler: Reconciler, scanned: Scanned, listener: Listener) -> Compared:
+def _fitted(reconciler: Reconciler, scanned: Scan, listener: Listener) -> Compared:
     name = PROCEDURES[reconciler.parameters.algorithm]
     listener.phase(f"fitting: {name}")
     try:

@@ -12,7 +12,7 @@ from datetime import timedelta
 from functools import cached_property
 from typing import Any
 
-from redcal_spark.backends.backend import Scanned, Work, check_rows
+from redcal_spark.backends.backend import Backend, Scan, check_rows
 from redcal_spark.backends.inputs import open_input, pinned, split_of
 from redcal_spark.backends.store import Commit, Table
 from redcal_spark.backends.target import RUN_ID, target_of
@@ -43,7 +43,7 @@ from redcal_spark.settings import of_a_job
 class Job:
     """One configuration, and where its tables and its computing are."""
 
-    def __init__(self, config: Config, work: Work, listener: Listener | None = None):
+    def __init__(self, config: Config, work: Backend, listener: Listener | None = None):
         self.config = config
         self.work = work
         self.store = store = work.store
@@ -168,7 +168,7 @@ class Job:
 
     # --- the parts of a run ---------------------------------------------------------------------
 
-    def scan(self) -> Scanned:
+    def scan(self) -> Scan:
         """The one scan: validated, counted, active rows kept."""
         identity = self.input.identity()
         try:
@@ -181,7 +181,7 @@ class Job:
             self.listener.note(told)
         return found
 
-    def scanned(self, table: Table, problem: Problem, *, tell: bool = True) -> Scanned:
+    def scanned(self, table: Table, problem: Problem, *, tell: bool = True) -> Scan:
         """A scan of a table that has the columns which the problem names.
 
         tell: what is odd about the scores. Patched ones may well not sum to 1.
@@ -320,7 +320,7 @@ class Job:
             return claim.end("failed", error=told, **self._spent())
 
     def _finish(
-        self, claim: Claim, progress: Progress, scanned: Scanned, identity: Any, apply: bool
+        self, claim: Claim, progress: Progress, scanned: Scan, identity: Any, apply: bool
     ) -> Outcome:
         gathered = scanned.gathered
 

@@ -22,7 +22,7 @@ from redcal_spark.backends.threads import blas, ordered
 from redcal_spark.core.arrow import BATCH
 from redcal_spark.core.blocks import Block, label_rows
 from redcal_spark.core.fixed_point import ONE, Floats, from_grid
-from redcal_spark.core.kernel import CHUNK, Rules, Scan, scan
+from redcal_spark.core.kernel import CHUNK, BlockScan, Rules, scan
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.parameters import Parameters
 from redcal_spark.core.problem import rules_of
@@ -54,11 +54,11 @@ class Work:
         self.rules: Rules = rules_of(parameters, losses, binary=False)
         self.everywhere = parameters.algorithm == "decision_calibration"
 
-    def scan(self, threads: int = 1) -> list[Scan]:
+    def scan(self, threads: int = 1) -> list[BlockScan]:
         pieces = self.block.pieces(BATCH)
         return list(ordered(lambda p: scan(p, self.rules, self.everywhere), pieces, threads))
 
-    def run(self, scans: Sequence[Scan]) -> Trajectory:
+    def run(self, scans: Sequence[BlockScan]) -> Trajectory:
         resolved = self.parameters.resolve(self.block.rows, self.block.n_classes)
         run = Trajectory(self.parameters, resolved, self.losses)
         engine = LocalEngine(scans, self.block.rows, self.rules, threads=1)

@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from redcal_spark import Reconciler
-from redcal_spark.backends.backend import Scanned, ScannedHere
+from redcal_spark.backends.backend import LocalScan, Scan
 from redcal_spark.core import history
 from redcal_spark.core.arrow import batches, from_numpy
 from redcal_spark.core.metrics import Metrics
@@ -171,9 +171,9 @@ def compared(experiment: Experiment, drawn: Draw) -> list[Compared]:
     table = from_numpy(reconciler.columns, drawn.f1, drawn.f2, drawn.y)
     table = table.append_column(SPLIT.column, pa.array(parts))
 
-    def scan(variant: Reconciler) -> Scanned:
+    def scan(variant: Reconciler) -> Scan:
         found = variant.gather(batches(table), table.schema, experiment.name, SPLIT)
-        return ScannedHere(*found, 1)
+        return LocalScan(*found, 1)
 
     with measured_at(experiment.points):
         return compare(reconciler, scan, experiment.reconcile_alpha)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from redcal_spark import ReconciledPair, Reconciler
-from redcal_spark.backends.backend import Work
+from redcal_spark.backends.backend import Backend
 from redcal_spark.core.metrics import Totals
 from redcal_spark.core.packing import pack_changes, unpack_changes
 from redcal_spark.core.patches import PatchLog
@@ -44,7 +44,7 @@ class Bench:
         self.table = str(folder.parent / "tables" / (case.table or ""))
         self.losses = data.losses(case.losses, case.rows.classes, case.rows.actions)
 
-    def job(self, number: int, work: Work | None, **given: Any) -> Job:
+    def job(self, number: int, work: Backend | None, **given: Any) -> Job:
         """A place of its own for every run: nothing is found done, no session remembers it."""
         target = self.folder / f"run_{number}" / "rows"
         table = given.pop("table", self.table)
@@ -127,17 +127,17 @@ def timed_outcome(job: Job) -> tuple[float, Outcome]:
 
 
 @contextlib.contextmanager
-def on_spark(bench: Bench) -> Iterator[tuple[SparkSession, Callable[[int | None], Work]]]:
+def on_spark(bench: Bench) -> Iterator[tuple[SparkSession, Callable[[int | None], Backend]]]:
     """A session, warmed up by a fit of a few rows, and what makes the work of a job."""
-    from redcal_spark.backends.spark.backend import OnSpark
+    from redcal_spark.backends.spark.backend import SparkBackend
     from redcal_spark.backends.spark.scan import DRIVER_BUDGET
     from redcal_spark.backends.spark.session import local_session
 
     spark = local_session(master=f"local[{bench.case.cores}]")
 
-    def work(budget: int | None = None) -> Work:
+    def work(budget: int | None = None) -> Backend:
         scratch = str(bench.folder / "scratch")
-        return OnSpark(spark, scratch, DRIVER_BUDGET if budget is None else budget)
+        return SparkBackend(spark, scratch, DRIVER_BUDGET if budget is None else budget)
 
     try:
         if bench.case.table is not None:

@@ -21,7 +21,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, write_deltalake
 
-from redcal_spark.backends.backend import InMemory, Scanned, Work
+from redcal_spark.backends.backend import Backend, LocalBackend, Scan
 from redcal_spark.backends.local.store import DeltaRsStore
 from redcal_spark.config.load import config_from_tree
 from redcal_spark.core.arrow import BATCH
@@ -73,7 +73,7 @@ def job(
     table: str,
     target: Path,
     losses: LossFamily | None = None,
-    work: Work | None = None,
+    work: Backend | None = None,
     **parameters: Any,
 ) -> Job:
     """The job that the command line would make of a configuration file; in memory unless said."""
@@ -94,7 +94,7 @@ def job(
             "output": {"table": str(target)},
         }
     )
-    return Job(config, work or InMemory(DeltaRsStore()))
+    return Job(config, work or LocalBackend(DeltaRsStore()))
 
 
 # --- bare reading and writing -------------------------------------------------------------------
@@ -289,7 +289,7 @@ def active_bytes(work: Job) -> list[int]:
     """Filled by the job's scan: the bytes of the active rows that it kept in memory."""
     scan, found = work.scan, []
 
-    def counted() -> Scanned:
+    def counted() -> Scan:
         scanned = scan()
         found.append(sum(block.nbytes for block in scanned.gathered.fit.active))
         return scanned

@@ -76,7 +76,7 @@ def prepare_stream(moment: str) -> bool:
     stream.FILES = 1
     state, written = "out/rows_checkpoint/state", "out/rows/_delta_log/00000000000000000001.json"
     moments: dict[str, Callable[[], None]] = {
-        "before the first batch": lambda: at(stream.Stream, "_start"),
+        "before the first batch": lambda: at(stream.SparkStream, "_start"),
         "in a batch": lambda: when(f"{state}/offsets/0"),
         "after a write": lambda: when(written),
         "between batches": lambda: when(f"{state}/commits/0"),
@@ -121,16 +121,16 @@ def prepare(moment: str, store: Any, work: Any, delay: float) -> None:
 def run(moment: str, *command: str) -> int:
     patch_writer.EVERY = patch_writer.SHARE = 0  # every patch is written at once
     if "spark" in command:
-        from redcal_spark.backends.spark.backend import OnSpark
+        from redcal_spark.backends.spark.backend import SparkBackend
         from redcal_spark.backends.spark.store import SparkStore
 
         if not prepare_stream(moment):
-            prepare(moment, SparkStore, OnSpark, 1.5)
+            prepare(moment, SparkStore, SparkBackend, 1.5)
     else:
-        from redcal_spark.backends.backend import InMemory
+        from redcal_spark.backends.backend import LocalBackend
         from redcal_spark.backends.local.store import DeltaRsStore
 
-        prepare(moment, DeltaRsStore, InMemory, 0.02)
+        prepare(moment, DeltaRsStore, LocalBackend, 0.02)
     return main(command)
 
 

@@ -20,7 +20,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from redcal_spark.backends.local.store import DeltaRsStore
 from redcal_spark.runs import job
-from redcal_spark.runs.claim import Claim, Held, _started, is_held, take
+from redcal_spark.runs.claim import Claim, HeldByAnother, _started, is_held, take
 from redcal_spark.runs.ledger import Ledger, RunRow
 from tests.e2e.work import Work, scores
 
@@ -82,7 +82,7 @@ def test_a_run_that_ends_between_the_look_and_the_claim(
 ) -> None:
     first: list[dict[str, Any]] = []
 
-    def late(*arguments: Any) -> Claim | Held:
+    def late(*arguments: Any) -> Claim | HeldByAnother:
         monkeypatch.setattr(job, "take", take)
         first.append(delta.ran())
         return take(*arguments)
@@ -189,7 +189,7 @@ def ledger_in(path: Path) -> Ledger:
     return Ledger(DeltaRsStore(), str(path / "runs"))
 
 
-def taken(found: Claim | Held) -> Claim:
+def taken(found: Claim | HeldByAnother) -> Claim:
     assert isinstance(found, Claim)
     return found
 
@@ -198,7 +198,7 @@ def test_a_claim_is_exclusive_and_ends(tmp_path: Path) -> None:
     ledger = ledger_in(tmp_path)
     claim = taken(take(ledger, row(), LEASE))
     other = take(ledger, row(), LEASE)
-    assert isinstance(other, Held) and other.row.run_id == claim.row.run_id
+    assert isinstance(other, HeldByAnother) and other.row.run_id == claim.row.run_id
     assert isinstance(take(ledger, replace(row(), fingerprint="g"), LEASE), Claim)
     claim.end("converged", outputs="{}")
     fresh = taken(take(ledger, row(), LEASE))

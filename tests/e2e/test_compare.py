@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from redcal_spark import Reconciler
-from redcal_spark.backends.backend import InMemory, ScannedHere
+from redcal_spark.backends.backend import LocalBackend, LocalScan
 from redcal_spark.core.arrow import batches
 from redcal_spark.core.splits import ColumnSplit
 from redcal_spark.runs.compare import PROCEDURES
@@ -64,13 +64,13 @@ def test_the_numbers_of_four_runs(work: Work, changes: dict[str, Any]) -> None:
 
 def test_one_read_and_nothing_written(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
     work.redcal("check")
-    before, scans, scan = work.files(), [], InMemory.scan
+    before, scans, scan = work.files(), [], LocalBackend.scan
 
-    def counted(self: InMemory, *arguments: Any) -> Any:
+    def counted(self: LocalBackend, *arguments: Any) -> Any:
         scans.append(arguments)
         return scan(self, *arguments)
 
-    monkeypatch.setattr(InMemory, "scan", counted)
+    monkeypatch.setattr(LocalBackend, "scan", counted)
     assert work.redcal("compare").code == 0
     assert work.files() == before
     assert len(scans) == 1
@@ -84,10 +84,10 @@ def test_a_second_look_at_kept_rows_is_a_scan_of_their_own(algorithm: str) -> No
             model_1="a", model_2="b", label="outcome", classes=CLASSES,
         )  # fmt: skip
 
-    def scanned(name: str) -> ScannedHere:
+    def scanned(name: str) -> LocalScan:
         split = ColumnSplit("fold", "train", "test")
         found = reconciler(name).gather(batches(table), table.schema, "scores", split)
-        return ScannedHere(*found)
+        return LocalScan(*found)
 
     table = scores()
     own = scanned(algorithm).gathered

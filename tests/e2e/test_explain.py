@@ -14,9 +14,9 @@ import pytest
 from deltalake import write_deltalake
 
 from redcal_spark import ReconciledPair
-from redcal_spark.backends.backend import InMemory
+from redcal_spark.backends.backend import LocalBackend
 from redcal_spark.backends.local.store import DeltaRsStore
-from redcal_spark.core.scan import Piece, each_alone
+from redcal_spark.core.scan import BatchGroup, each_alone
 from tests.e2e.work import CLASSES, LOSSES, Work, scores, write
 
 STEP = 23  # every so many rows are looked at
@@ -146,7 +146,7 @@ class Pieces:
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         yield from self.rows.select(list(columns or self.schema.names)).to_batches(2)
 
-    def pieces(self, columns: Sequence[str]) -> Iterator[Piece]:
+    def pieces(self, columns: Sequence[str]) -> Iterator[BatchGroup]:
         return each_alone(self.batches(columns))
 
     def count(self) -> int | None:
@@ -160,7 +160,7 @@ class Pieces:
 def test_rows_of_one_id_in_several_batches(kind: pa.DataType) -> None:
     ids = pa.array(["a", "b", "b", "a", "c", "b", "b", "b", "b"])
     place = pa.array(range(9))
-    here = InMemory(DeltaRsStore())
+    here = LocalBackend(DeltaRsStore())
     table = Pieces(pa.table({"id": ids.cast(kind), "other": place, "place": place}))
     found, count = here.rows_with(table, "id", pa.scalar("b"), ["place", "id"], 5)
     assert (found["place"].to_pylist(), count) == ([1, 2, 5, 6, 7], 6)

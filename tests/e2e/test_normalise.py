@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from redcal_spark.backends.backend import InMemory
+from redcal_spark.backends.backend import LocalBackend
 from redcal_spark.backends.local.store import DeltaRsStore
 from redcal_spark.config.load import load_config
 from redcal_spark.runs.job import Job
@@ -98,7 +98,7 @@ def test_the_key_changes_nothing_while_it_is_not_set(work: Work) -> None:
 
     def digest(*overrides: str) -> Any:
         config = load_config("config.yaml", list(overrides))
-        return Job(config, InMemory(DeltaRsStore())).digest
+        return Job(config, LocalBackend(DeltaRsStore())).digest
 
     assert digest() == digest("output.normalise=false") != digest("output.normalise=true")
     assert digest() == "58b5837adc8d52b60388dd62667be6473d662f34bf245f305f42abd8ceda4183"

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from redcal_spark.backends.backend import InMemory
+from redcal_spark.backends.backend import LocalBackend
 from redcal_spark.backends.local.store import DeltaRsStore
 from redcal_spark.backends.target import target_of
 from redcal_spark.config.load import load_config
@@ -310,16 +310,16 @@ def test_a_run_that_another_one_overtakes_writes_its_rows_after_it(
     work.tree["output"]["mode"] = mode
     work.ran()
     Path("other.yaml").write_text(Path("config.yaml").read_text("utf-8"), "utf-8")
-    extended = InMemory._extended
+    extended = LocalBackend._extended
     meanwhile: list[Any] = []
 
-    def overtaken(self: InMemory, *given: Any) -> Iterator[pa.RecordBatch]:
+    def overtaken(self: LocalBackend, *given: Any) -> Iterator[pa.RecordBatch]:
         yield from extended(self, *given)
         if not meanwhile:
             other = start("run", "--json", "--set", "reconcile.eta=0.2", config="other.yaml")
             meanwhile.append(ended(other))
 
-    monkeypatch.setattr(InMemory, "_extended", overtaken)
+    monkeypatch.setattr(LocalBackend, "_extended", overtaken)
     mine = work.ran("run", "--set", "reconcile.eta=0.02")
     [(code, out, err)] = meanwhile
     assert code == 0, err
@@ -408,7 +408,7 @@ def test_what_a_run_has_written_is_not_written_again(work: Work, mode: str) -> N
     work.ran()
     config = load_config("config.yaml")
     store = DeltaRsStore()
-    job = Job(config, InMemory(store))
+    job = Job(config, LocalBackend(store))
     pair = job.pair_of(job.find())
     row = job.find()
     before = work.table().sort_by("case")

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from redcal_spark.backends.backend import InMemory
+from redcal_spark.backends.backend import LocalBackend
 from redcal_spark.backends.local.store import DeltaRsStore
 from redcal_spark.certificate.certify import Certificate, Check
 from redcal_spark.certificate.intervals import Interval
@@ -39,7 +39,7 @@ def page() -> Element:
 def report_of(work: Work) -> Report:
     """The data behind the page, to be changed."""
     config = load_config("config.yaml")
-    job = Job(config, InMemory(DeltaRsStore()))
+    job = Job(config, LocalBackend(DeltaRsStore()))
     return Report.of(job, job.find())
 
 

@@ -291,15 +291,15 @@ def test_the_same_patches_twice_are_one_log(delta: Work) -> None:
 def test_a_lost_claim_stops_a_run_before_it_writes(
     delta: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from redcal_spark.backends.backend import InMemory
+    from redcal_spark.backends.backend import LocalBackend
 
-    scan = InMemory.scan
+    scan = LocalBackend.scan
 
-    def taken_over(self: InMemory, *arguments: Any) -> Any:
+    def taken_over(self: LocalBackend, *arguments: Any) -> Any:
         DeltaTable("out/rows_runs").update({"claim": "'another'"})
         return scan(self, *arguments)
 
-    monkeypatch.setattr(InMemory, "scan", taken_over)
+    monkeypatch.setattr(LocalBackend, "scan", taken_over)
     told = delta.redcal("run")
     assert told.code == 1
     assert "was taken over by another process" in told.err

@@ -15,7 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from redcal_spark.backends.local.store import DeltaRsStore
 from redcal_spark.errors import RunError
-from redcal_spark.runs.claim import Claim, Held, take
+from redcal_spark.runs.claim import Claim, HeldByAnother, take
 from redcal_spark.runs.ledger import Ledger, RunRow
 from tests.e2e.test_resume import outcome
 from tests.e2e.work import Told, Work, scores
@@ -102,7 +102,7 @@ def test_a_lost_claim_is_noticed_though_the_clock_stands(
     fresh = RunRow.new(fingerprint="f", config_digest="c", command="run")
     claim = take(ledger, fresh, lease)
     assert isinstance(claim, Claim)
-    assert isinstance(take(ledger, fresh, lease), Held)
+    assert isinstance(take(ledger, fresh, lease), HeldByAnother)
     DeltaTable(str(tmp_path / "runs")).update({"claim": "'another'"})
     claim.check()  # nobody could have taken it so soon, so that nobody looks
     time.sleep(1.1)

@@ -110,17 +110,17 @@ def test_the_same_process_may_try_again(
     target: tuple[Work, Disk], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It could not even write that its run had failed, and still has the process's number."""
-    from redcal_spark.backends.backend import InMemory
+    from redcal_spark.backends.backend import LocalBackend
 
     work, small = target
-    write_rows = InMemory.write_rows
+    write_rows = LocalBackend.write_rows
 
-    def struck(self: InMemory, *arguments: Any) -> Any:
+    def struck(self: LocalBackend, *arguments: Any) -> Any:
         subprocess.run(small.fill, shell=True, check=True)
         return write_rows(self, *arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(InMemory, "write_rows", struck)
+        patch.setattr(LocalBackend, "write_rows", struck)
         failed_clearly(work.redcal("run"), *NO_ROOM)
     small.free()
     assert work.ran()["status"] == "converged"

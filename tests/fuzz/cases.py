@@ -9,7 +9,7 @@ import yaml
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from redcal_spark.config.schema import Engine, Input, Output, Reconcile
+from redcal_spark.config.schema import EngineSection, Input, Output, Reconcile
 from redcal_spark.config.section import Section
 from tests.fuzz import base
 from tests.fuzz.harness import Case
@@ -30,7 +30,7 @@ SECTIONS: dict[str, type[Section]] = {
     "input": Input,
     "reconcile": Reconcile,
     "output": Output,
-    "engine": Engine,
+    "engine": EngineSection,
 }
 KEYS = [(name, key) for name, section in SECTIONS.items() for key in section.keys()]  # noqa: SIM118
 

@@ -86,7 +86,7 @@ def test_read_by_the_local_engine(bench: Bench, shape: Shape) -> None:
 @SHAPE
 def test_read_by_spark(bench: Bench, shape: Shape, spark: Any) -> None:
     """Checked, fitted and applied; whether the outputs can be written is a test of its own."""
-    from redcal_spark.backends.spark.backend import OnSpark
+    from redcal_spark.backends.spark.backend import SparkBackend
 
     bench.reads(shape, "spark")
     told = bench.redcal("check", "--json")
@@ -95,7 +95,7 @@ def test_read_by_spark(bench: Bench, shape: Shape, spark: Any) -> None:
         assert not (bench.folder / "out").exists()
         return
     assert told.code == 0, told.err
-    job = Job(load_config("config.yaml"), OnSpark(spark, str(bench.folder / "scratch")))
+    job = Job(load_config("config.yaml"), SparkBackend(spark, str(bench.folder / "scratch")))
     pair, expected = plain(shape)
     assert told.json["rows"] in (None, expected.num_rows)
     frame: Any = job.input.frame  # type: ignore[attr-defined]

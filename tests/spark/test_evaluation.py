@@ -15,9 +15,9 @@ import pytest
 import yaml
 from deltalake import DeltaTable, write_deltalake
 
-from redcal_spark.backends.backend import InMemory
+from redcal_spark.backends.backend import LocalBackend
 from redcal_spark.backends.local.store import DeltaRsStore
-from redcal_spark.backends.spark.backend import OnSpark
+from redcal_spark.backends.spark.backend import SparkBackend
 from redcal_spark.cli.evaluation_table import evaluation_json
 from redcal_spark.config.load import load_config
 from redcal_spark.runs.evaluation.evaluate import evaluate
@@ -41,7 +41,7 @@ def inside(folder: Path) -> Iterator[None]:
 
 
 def job(spark: Any) -> Job:
-    return Job(load_config("config.yaml"), OnSpark(spark))
+    return Job(load_config("config.yaml"), SparkBackend(spark))
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,7 @@ def written_without_spark(tree: Any, *tables: pa.Table) -> None:
     for table in tables:
         write_deltalake("scores", table, mode="overwrite", schema_mode="overwrite")
         Path("config.yaml").write_text(yaml.safe_dump(tree, sort_keys=False), "utf-8")
-        Job(load_config("config.yaml"), InMemory(DeltaRsStore())).run()
+        Job(load_config("config.yaml"), LocalBackend(DeltaRsStore())).run()
 
 
 def of_scores(mode: str) -> Any:

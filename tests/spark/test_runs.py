@@ -12,7 +12,7 @@ import pytest
 import yaml
 from deltalake import DeltaTable, write_deltalake
 
-from redcal_spark.backends.spark.backend import OnSpark
+from redcal_spark.backends.spark.backend import SparkBackend
 from redcal_spark.backends.spark.store import SparkStore
 from redcal_spark.runs.job import Job
 from tests import backends
@@ -115,10 +115,10 @@ def test_an_upstream_writer_changes_nothing(lake: Lake, monkeypatch: pytest.Monk
     quiet = lake.ran_on("spark")
     expected = outcome()
     lake.tree["output"]["table"] = "second/out/rows"
-    scan, rows = OnSpark.scan, OnSpark.write_rows
+    scan, rows = SparkBackend.scan, SparkBackend.write_rows
 
     def meanwhile(original: Any) -> Any:
-        def go(self: OnSpark, *arguments: Any) -> Any:
+        def go(self: SparkBackend, *arguments: Any) -> Any:
             write_deltalake("scores", scores(70, seed=11), mode="append")
             found = original(self, *arguments)
             write_deltalake("scores", scores(30, seed=12), mode="append")
@@ -126,8 +126,8 @@ def test_an_upstream_writer_changes_nothing(lake: Lake, monkeypatch: pytest.Monk
 
         return go
 
-    monkeypatch.setattr(OnSpark, "scan", meanwhile(scan))
-    monkeypatch.setattr(OnSpark, "write_rows", meanwhile(rows))
+    monkeypatch.setattr(SparkBackend, "scan", meanwhile(scan))
+    monkeypatch.setattr(SparkBackend, "write_rows", meanwhile(rows))
     busy = lake.ran_on("spark")
     assert busy["patches"] == quiet["patches"]
     assert outcome("second") == expected
@@ -151,8 +151,8 @@ def test_a_failure_is_resumed(lake: Lake, monkeypatch: pytest.MonkeyPatch, place
     owner, name, nth, after = {
         "after the scan": (Job, "_finish", 1, False),
         "inside a calibration": (Progress, "patch", 2, True),
-        "before the rows": (OnSpark, "write_rows", 1, False),
-        "after the rows": (OnSpark, "write_rows", 1, True),
+        "before the rows": (SparkBackend, "write_rows", 1, False),
+        "after the rows": (SparkBackend, "write_rows", 1, True),
     }[place]
     original, calls = getattr(owner, name), 0
 

@@ -19,7 +19,7 @@ import yaml
 from deltalake import DeltaTable, write_deltalake
 
 from redcal_spark import ReconciledPair
-from redcal_spark.backends.spark.backend import OnSpark
+from redcal_spark.backends.spark.backend import SparkBackend
 from redcal_spark.config.load import load_config
 from redcal_spark.errors import InputError
 from redcal_spark.runs.stream import StreamJob
@@ -252,7 +252,7 @@ def test_following_until_told_to_stop(spark: Any, river: River) -> None:
     def act() -> None:
         until(lambda: rows() == ROWS)
         pair = ReconciledPair.load("model.json")
-        second = StreamJob(load_config("config.yaml"), OnSpark(spark))
+        second = StreamJob(load_config("config.yaml"), SparkBackend(spark))
         held.append(second.stream(pair, "model.json", threading.Event()).held)
         river.arrive(river.parts[1])
         until(lambda: rows() == 2 * ROWS)

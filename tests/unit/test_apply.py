@@ -11,7 +11,7 @@ import pytest
 
 from redcal_spark import ReconciledPair, Reconciler
 from redcal_spark.core.columns import Columns, plan
-from redcal_spark.core.reading import Problems
+from redcal_spark.core.reading import BadRows
 from redcal_spark.errors import InputError
 from tests.helpers import refused
 
@@ -186,10 +186,10 @@ BAD = {
 }
 
 
-def skipped(pair: ReconciledPair, data: dict[str, Any]) -> tuple[Any, Problems]:
+def skipped(pair: ReconciledPair, data: dict[str, Any]) -> tuple[Any, BadRows]:
     batch = pa.RecordBatch.from_pydict(data)
     layout = plan(batch.schema, Columns(), "the data", 2, batch, labels=False)
-    problems = Problems()
+    problems = BadRows()
     return pair.apply_batch(batch, layout, problems=problems, skip=True), problems
 
 

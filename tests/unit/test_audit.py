@@ -18,7 +18,7 @@ from redcal_spark.cli.tables import audit_tables
 from redcal_spark.core import metrics as metrics_module
 from redcal_spark.core.metrics import Metrics
 from redcal_spark.core.packing import pack_gathered, unpack_gathered
-from redcal_spark.core.scan import Gathered
+from redcal_spark.core.scan import ScanResult
 from redcal_spark.model.audit import audit, audit_rows, calibration_margin, cost_margin
 from tests import oracle, problems
 from tests.helpers import batches_of, cuts, fit, gathered, log_of, quietly, reconciler
@@ -213,7 +213,7 @@ def test_blocks_threads_and_packing_do_not_change_an_audit(seed: int) -> None:
     _, _, layout = gathered(problem)
     scanner = auditor.problem.scanner(layout)
     task = ScanTask(scanner, tuple(blocks[0].schema.names))
-    total = Gathered.nothing(scanner.rules, layout.n_classes)
+    total = ScanResult.nothing(scanner.rules, layout.n_classes)
     for share in (blocks[::2], blocks[1::2]):
         (sent,) = task(share)  # no blocks of rows, only the statistics
         found, size = unpack_gathered(sent.column(2)[0].as_buffer())
@@ -321,7 +321,7 @@ def test_holdout_rows_are_audited_but_not_to_be_fixed() -> None:
         auditor = reconciler(problem).variant(audit=True)
         fitted, _ = auditor.gather(blocks[:1], blocks[0].schema, "the data")
         holdout, _ = auditor.gather(blocks[1:], blocks[0].schema, "the data")
-    both = Gathered(fitted.fit, holdout.fit)
+    both = ScanResult(fitted.fit, holdout.fit)
     found = audit_rows(auditor.problem, both)
     assert found["to_fix"] == audit_rows(auditor.problem, fitted)["to_fix"]
     assert {k: v for k, v in found.items() if k != "to_fix"} == {

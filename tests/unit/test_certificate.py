@@ -24,7 +24,7 @@ from redcal_spark.certificate.sample_size import rows_needed
 from redcal_spark.core.history import Holdout, Point, history
 from redcal_spark.core.metrics import Totals
 from redcal_spark.core.patches import PatchLog
-from redcal_spark.core.scan import Gathered
+from redcal_spark.core.scan import ScanResult
 from redcal_spark.errors import ModelFileError
 from tests import oracle, problems
 from tests.helpers import gathered, refused
@@ -37,7 +37,7 @@ class Run:
 
     problem: Problem
     pair: ReconciledPair
-    found: Gathered
+    found: ScanResult
     points: list[Point]
 
     @property

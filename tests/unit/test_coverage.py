@@ -24,7 +24,7 @@ from redcal_spark.certificate.intervals import Level
 from redcal_spark.core.fixed_point import ONE
 from redcal_spark.core.history import Holdout, Point, history
 from redcal_spark.core.paired import Moments, Range
-from redcal_spark.core.scan import Gathered
+from redcal_spark.core.scan import ScanResult
 from redcal_spark.model.verdict import verdict
 
 Floats = npt.NDArray[np.float64]
@@ -149,7 +149,9 @@ NULL_LOSSES = {"guess": [[0.0, 1.0], [1.0, 0.0]]}
 Guard = Literal["off", "best_prefix"]
 
 
-def points_of(found: Gathered, pair: ReconciledPair, holdout: Holdout | None = None) -> list[Point]:
+def points_of(
+    found: ScanResult, pair: ReconciledPair, holdout: Holdout | None = None
+) -> list[Point]:
     part = found.fit
     return history(part.totals, part.scans, pair.rules, pair.log, fitted=pair.rows, holdout=holdout)
 

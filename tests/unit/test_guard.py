@@ -115,9 +115,7 @@ def test_ties_go_to_the_shortest() -> None:
     assert warning(points, losses) is None  # the end is as good as the best
     told = warning(points[:3], losses)
     assert told is not None
-    assert told.startswith(
-        "the last patch (1 round) raised the mean loss on holdout rows from 0.3"
-    )
+    assert told.startswith("the last patch (1 round) raised the mean loss on holdout rows from 0.3")
     assert "0.4" in told
 
 

@@ -18,7 +18,7 @@ import pytest
 from deltalake import write_deltalake
 
 from redcal_spark import Reconciler
-from redcal_spark.backends.backend import InMemory
+from redcal_spark.backends.backend import LocalBackend
 from redcal_spark.backends.inputs import open_input
 from redcal_spark.backends.local.store import DeltaRsStore
 from redcal_spark.config.load import config_from_tree
@@ -64,7 +64,7 @@ def job(
         "output": {"table": "out/done"} | ({"suffix": suffix} if suffix else {}),
         "engine": {"threads": 1},
     }
-    return Job(config_from_tree(tree), InMemory(STORE), listener)
+    return Job(config_from_tree(tree), LocalBackend(STORE), listener)
 
 
 def run(listener: Listener | None = None, **given: Any) -> Outcome:

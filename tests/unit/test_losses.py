@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redcal_spark import Reconciler
-from redcal_spark.core.buffers import Room
+from redcal_spark.core.buffers import Buffers
 from redcal_spark.core.fixed_point import MAX_CLASSES, ONE
 from redcal_spark.core.kernel import respond
 from redcal_spark.core.losses import Loss, LossFamily, best_response, cheapest
@@ -90,7 +90,7 @@ def test_rows_of_ones_take_the_long_way_and_are_exact(d: int) -> None:
     family = LossFamily((loss,))
     f = np.full((5, d), ONE, dtype=np.int64)
     f[1:] -= rng.integers(0, 3, (4, d))
-    found = family.groups[0].scores(f.astype(np.float64), Room())
+    found = family.groups[0].scores(f.astype(np.float64), Buffers())
     assert found.dtype == np.int64  # the long way
     assert found[:, 0].tolist() == integers(loss, f)
     plain = np.dot(loss.quantised.astype(np.float32), f.astype(np.float32).T)
@@ -105,7 +105,7 @@ def test_one_float64_product_would_be_wrong_on_rows_of_ones() -> None:
     f = np.array([[ONE - 2 * j - 1 for j in range(d)]])
     plain = np.dot(loss.quantised.astype(np.float64), f.T.astype(np.float64))
     assert gaps(plain) != gaps(integers(loss, f)) or plain.max() > 2**53
-    found = LossFamily((loss,)).groups[0].scores(f.astype(np.float64), Room())
+    found = LossFamily((loss,)).groups[0].scores(f.astype(np.float64), Buffers())
     assert found[:, 0].tolist() == integers(loss, f)
 
 
@@ -121,7 +121,7 @@ def test_scores_are_exact_up_to_a_shift_of_the_row(
     f = rng.integers(0, ONE + 1, (6, d))
     if not full_box:
         f = f * (ONE // d) // ONE  # rows that sum to at most ONE: one product
-    found = LossFamily((loss,)).groups[0].scores(f.astype(np.float64), Room())[:, 0]
+    found = LossFamily((loss,)).groups[0].scores(f.astype(np.float64), Buffers())[:, 0]
     expected = integers(loss, f)
     assert gaps(found) == gaps(expected)
     actions = respond(f.astype(np.float64), LossFamily((loss,)))[0]

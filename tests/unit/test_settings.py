@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from redcal_spark import ReconciledPair, Reconciler
-from redcal_spark.backends.backend import InMemory
+from redcal_spark.backends.backend import LocalBackend
 from redcal_spark.backends.local.store import DeltaRsStore
 from redcal_spark.config.load import config_from_tree
 from redcal_spark.config.schema import Config
@@ -85,7 +85,7 @@ def in_a_job(columns: dict[str, Any], apply: bool) -> None:
         "output": {"table": "out"},
         "engine": {"name": "local"},
     }
-    job = Job(config_from_tree(tree), InMemory(DeltaRsStore()))
+    job = Job(config_from_tree(tree), LocalBackend(DeltaRsStore()))
     job.check()
     job.scan()
 

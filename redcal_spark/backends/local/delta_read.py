@@ -16,7 +16,7 @@ from redcal_spark.backends.local.delta_files import DeltaFiles
 from redcal_spark.backends.local.errors import unreadable
 from redcal_spark.backends.local.files import first_line, pieces, stream
 from redcal_spark.backends.store import vacuumed, version_at
-from redcal_spark.core.scan import Piece
+from redcal_spark.core.scan import BatchGroup
 from redcal_spark.errors import InputError
 
 
@@ -38,12 +38,12 @@ class DeltaRsTable:
         with self._readable():
             yield from stream(self._files.dataset, columns, self.name, self._files)
 
-    def pieces(self, columns: Sequence[str]) -> Iterator[Piece]:
+    def pieces(self, columns: Sequence[str]) -> Iterator[BatchGroup]:
         with self._readable():
             for piece in pieces(self._files.dataset, columns, self.name, self._files):
                 yield self._each(piece)
 
-    def _each(self, piece: Piece) -> Piece:
+    def _each(self, piece: BatchGroup) -> BatchGroup:
         with self._readable():
             yield from piece
 

@@ -10,14 +10,14 @@ from typing import TypeVar
 import numpy as np
 
 from redcal_spark.backends.threads import blas, cores, ordered
-from redcal_spark.core.buffers import Room
+from redcal_spark.core.buffers import Buffers
 from redcal_spark.core.events import Disagreement
 from redcal_spark.core.fixed_point import Ints
 from redcal_spark.core.kernel import (
+    BlockScan,
     Index,
     Rows,
     Rules,
-    Scan,
     classify,
     event_counts,
     in_some_event,
@@ -52,7 +52,7 @@ class LocalEngine:
 
     def __init__(
         self,
-        scans: Sequence[Scan],
+        scans: Sequence[BlockScan],
         rows: int,
         rules: Rules,
         threads: int | None = None,
@@ -65,7 +65,7 @@ class LocalEngine:
         self._threads = threads
         wanted = bool(len(rules.losses))  # Reconcile looks at scores alone
 
-        def rows_of(scan: Scan) -> Rows:
+        def rows_of(scan: BlockScan) -> Rows:
             known = scan.classified if own else scan.own_classified()
             return Rows(scan.active, rules, known if wanted else None, own=own)
 
@@ -74,7 +74,7 @@ class LocalEngine:
         self._counts: list[Ints] = []
         self._count()
         self._gaps: GapSums | None = None
-        self._rooms: list[Room] = []  # for the pieces of one event after the other
+        self._rooms: list[Buffers] = []  # for the pieces of one event after the other
         self._blas = blas().limit(limits=1, user_api="blas")
 
     def disagreements(self) -> Sequence[Ints]:
@@ -194,9 +194,9 @@ class LocalRegion:
         else:
             groups = engine._groups(rows)
             while len(engine._rooms) < len(groups):
-                engine._rooms.append(Room())
+                engine._rooms.append(Buffers())
 
-            def gathered(item: tuple[Room, list[Rows]]) -> tuple[list[_Place], Rows]:
+            def gathered(item: tuple[Buffers, list[Rows]]) -> tuple[list[_Place], Rows]:
                 places = [(part, find(part)) for part in item[1]]
                 return places, Rows.gathered(places, item[0])
 

@@ -32,7 +32,7 @@ from redcal_spark.backends.local.parquet import (
 )
 from redcal_spark.backends.threads import cores
 from redcal_spark.core.arrow import BATCH
-from redcal_spark.core.scan import Piece, each_alone, numbered
+from redcal_spark.core.scan import BatchGroup, each_alone, numbered
 from redcal_spark.errors import InputError
 
 PACKED = (".br", ".bz2", ".gz", ".lz4", ".zst")  # which pyarrow unpacks by the name
@@ -61,7 +61,7 @@ class FileTable:
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         yield from stream(self._dataset, columns, self.name)
 
-    def pieces(self, columns: Sequence[str]) -> Iterator[Piece]:
+    def pieces(self, columns: Sequence[str]) -> Iterator[BatchGroup]:
         return pieces(self._dataset, columns, self.name)
 
     def count(self) -> int | None:
@@ -138,7 +138,7 @@ def stream(
 
 def pieces(
     dataset: ds.Dataset, columns: Sequence[str], name: str, given: Shape | None = None
-) -> Iterator[Piece]:
+) -> Iterator[BatchGroup]:
     """The same in pieces, of row groups that a thread reads on its own where there are many.
 
     Of few row groups, columns are unpacked at the same time instead: by `stream`.

@@ -12,20 +12,20 @@ import pyarrow as pa
 from redcal_spark.backends.threads import ordered
 from redcal_spark.core.columns import Layout, plan
 from redcal_spark.core.problem import Problem
-from redcal_spark.core.scan import Gathered, Piece, gather
+from redcal_spark.core.scan import BatchGroup, ScanResult, gather
 from redcal_spark.core.splits import Split
 from redcal_spark.errors import InputError
 
 
 def scan_pieces(
     problem: Problem,
-    pieces: Iterable[Piece],
+    pieces: Iterable[BatchGroup],
     schema: pa.Schema,
     where: str,
     split: Split | None = None,
     progress: Callable[[int], Any] | None = None,
     threads: int | None = None,
-) -> tuple[Gathered, Layout]:
+) -> tuple[ScanResult, Layout]:
     """What a table's rows say to a problem. Threads read several pieces at once."""
     first, pieces = _peeked(pieces)
     layout = plan(schema, problem.columns, where, problem.n_classes, first)
@@ -37,7 +37,7 @@ def scan_pieces(
     return gathered, layout
 
 
-def _peeked(pieces: Iterable[Piece]) -> tuple[pa.RecordBatch | None, Iterable[Piece]]:
+def _peeked(pieces: Iterable[BatchGroup]) -> tuple[pa.RecordBatch | None, Iterable[BatchGroup]]:
     """The first batch that has rows, and the pieces with it still in its place."""
     stream = iter(pieces)
     for piece in stream:

@@ -27,7 +27,7 @@ from redcal_spark.backends.spark.scan import DRIVER_BUDGET, SparkScan, nameless
 from redcal_spark.backends.spark.scratch import Scratch
 from redcal_spark.backends.spark.ship import ship_package
 from redcal_spark.backends.spark.store import SparkStore
-from redcal_spark.backends.spark.stream import Stream, stream_of
+from redcal_spark.backends.spark.stream import SparkStream, stream_of
 from redcal_spark.backends.spark.tables import SparkTable, explained, refused
 from redcal_spark.backends.store import Commit, Table, written_before
 from redcal_spark.backends.target import Target
@@ -36,7 +36,7 @@ from redcal_spark.config.schema import Config
 from redcal_spark.core.columns import Layout
 from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.history import Point
-from redcal_spark.core.kernel import Scan
+from redcal_spark.core.kernel import BlockScan
 from redcal_spark.core.multiset import CompareTask, FetchTask, SumTask
 from redcal_spark.core.problem import Problem
 from redcal_spark.core.roles import Roles
@@ -44,7 +44,7 @@ from redcal_spark.core.splits import Split
 from redcal_spark.errors import InputError, RedcalError
 
 
-class OnSpark:
+class SparkBackend:
     """Tables are DataFrames, and so is the work."""
 
     def __init__(
@@ -147,7 +147,7 @@ class OnSpark:
                 raise
         return first
 
-    def stream(self, config: Config, pair: Fitted, model: tuple[str, str]) -> Stream:
+    def stream(self, config: Config, pair: Fitted, model: tuple[str, str]) -> SparkStream:
         return stream_of(self.store, config, pair, model)
 
     def compared(self, table: Table, task: CompareTask, made: Made | None) -> list[pa.RecordBatch]:
@@ -204,7 +204,7 @@ class ScannedOnSpark:
         self.replayed = self._scan.active_rows
         return self._scan.histories(pair.rules, pair.log)
 
-    def rows_at_hand(self) -> list[Scan] | None:
+    def rows_at_hand(self) -> list[BlockScan] | None:
         if not self._scan.fits_the_driver:
             return None
         engine = self.engine()  # collects the rows

@@ -20,7 +20,7 @@ from redcal_spark.backends.threads import ordered
 from redcal_spark.core.blocks import Block
 from redcal_spark.core.events import Disagreement
 from redcal_spark.core.fixed_point import Ints
-from redcal_spark.core.kernel import Rules, Scan, scan
+from redcal_spark.core.kernel import BlockScan, Rules, scan
 from redcal_spark.core.metrics import Totals
 from redcal_spark.core.packing import Array
 from redcal_spark.core.patches import Patch
@@ -218,5 +218,5 @@ def _residuals(found: dict[str, Array]) -> Residuals:
     return Residuals(found["counts"], found["labels"], found["scores"])
 
 
-def scans_of(blocks: Sequence[Block], rules: Rules, threads: int | None) -> list[Scan]:
+def scans_of(blocks: Sequence[Block], rules: Rules, threads: int | None) -> list[BlockScan]:
     return list(ordered(partial(scan, rules=rules, everywhere=True), blocks, threads))

@@ -21,7 +21,7 @@ from redcal_spark.backends.spark.tasks import DDL, ApplyTask, ProblemsTask, dens
 from redcal_spark.core.columns import Columns, Layout, plan
 from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.output_columns import OutputNames
-from redcal_spark.core.reading import Problems
+from redcal_spark.core.reading import BadRows
 from redcal_spark.core.roles import UNKNOWN, Roles
 from redcal_spark.core.scan import Scanner
 from redcal_spark.errors import InputError
@@ -147,16 +147,16 @@ def apply_to_frame(
     return plain_text(found, fields)
 
 
-def problems_of(frame: DataFrame, layout: Layout) -> Problems:
+def problems_of(frame: DataFrame, layout: Layout) -> BadRows:
     """All rows that cannot be used: one job."""
     ship_package(frame.sparkSession)
     names = layout.columns.names(label=False)
     chosen = frame.select(*[column(name) for name in names])
     task = ProblemsTask(layout, tuple(names), vectors(chosen))
     found = nameless(chosen).mapInArrow(task, DDL).select("data").toArrow()
-    problems = Problems()
+    problems = BadRows()
     for cell in found.column("data"):
-        problems.merge(Problems.from_json(json.loads(cell.as_py())))
+        problems.merge(BadRows.from_json(json.loads(cell.as_py())))
     return problems
 
 

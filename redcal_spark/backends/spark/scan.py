@@ -23,7 +23,7 @@ from redcal_spark.core.kernel import Rules
 from redcal_spark.core.metrics import Totals
 from redcal_spark.core.packing import unpack_changes, unpack_gathered
 from redcal_spark.core.patches import Patch
-from redcal_spark.core.scan import Gathered, Scanner
+from redcal_spark.core.scan import Scanner, ScanResult
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class SparkScan:
         self.threads = threads
         task = ScanTask(scanner, tuple(frame.columns), vectors)
         self.written = scratch.write(nameless(frame).mapInArrow(task, DDL))
-        self.gathered = Gathered.nothing(scanner.rules, scanner.layout.n_classes)
+        self.gathered = ScanResult.nothing(scanner.rules, scanner.layout.n_classes)
         self.bytes = 0
         for _, data in scratch.collected(self.written.where(col("kind") == "statistics")):
             found, size = unpack_gathered(data)

@@ -9,7 +9,7 @@ from pyspark.sql.functions import col
 
 from redcal_spark.backends.counters import Pass
 from redcal_spark.backends.spark.scratch import Scratch
-from redcal_spark.backends.spark.tasks import DDL, AskTask, KeepTask, Question, State, add_up
+from redcal_spark.backends.spark.tasks import DDL, AskTask, BlockState, KeepTask, Question, add_up
 from redcal_spark.core.events import Disagreement
 from redcal_spark.core.kernel import Rules
 from redcal_spark.core.packing import Array, unpack
@@ -32,8 +32,8 @@ class Stored:
         self._rewrite_cost: float | None = None
 
     @property
-    def state(self) -> State:
-        return State(self.rules, tuple(self.pending), self.round)
+    def state(self) -> BlockState:
+        return BlockState(self.rules, tuple(self.pending), self.round)
 
     def ask(self, question: Question, model: int = 0) -> dict[str, Array]:
         """One pass: statistics of the rows as patched so far."""

@@ -80,7 +80,7 @@ OWNER = ", ".join(
 )
 
 
-def stream_of(store: Any, config: Config, pair: Fitted, model: tuple[str, str]) -> Stream:
+def stream_of(store: Any, config: Config, pair: Fitted, model: tuple[str, str]) -> SparkStream:
     """The stream that a configuration describes. model: its digest, and what people call it."""
     given, target = config.input, target_of(config)
     problems = []
@@ -110,10 +110,10 @@ def stream_of(store: Any, config: Config, pair: Fitted, model: tuple[str, str]) 
     if problems:
         raise UsageError("\n".join(problems))
     assert checkpoint is not None
-    return Stream(store, given.table, pair, target, checkpoint, model, config.hidden)
+    return SparkStream(store, given.table, pair, target, checkpoint, model, config.hidden)
 
 
-class Stream:
+class SparkStream:
     """One source, one pair, one target, and how far it is. Nothing runs before `begin` and `run`.
 
     owner: what the checkpoint says of itself; None if it is new.

@@ -33,7 +33,7 @@ from redcal_spark.backends.spark.errors import UNREADABLE, is_sparks, of_a_disk,
 from redcal_spark.backends.spark.frames import arrow_schema, column
 from redcal_spark.backends.spark.workers import of_worker
 from redcal_spark.backends.store import Table, vacuumed
-from redcal_spark.core.scan import Piece, each_alone
+from redcal_spark.core.scan import BatchGroup, each_alone
 from redcal_spark.errors import InputError, RedcalError, RunError
 
 FIRST_ROWS = 64
@@ -128,7 +128,7 @@ class SparkTable:
             found = frame.toArrow()
         yield from found.to_batches()
 
-    def pieces(self, columns: Sequence[str]) -> Iterator[Piece]:
+    def pieces(self, columns: Sequence[str]) -> Iterator[BatchGroup]:
         return each_alone(self.batches(columns))
 
     def first(self, columns: Sequence[str]) -> pa.RecordBatch | None:

@@ -41,9 +41,9 @@ from redcal_spark.core.packing import (
     unpack_block,
 )
 from redcal_spark.core.patches import Patch
-from redcal_spark.core.reading import Problems, read
+from redcal_spark.core.reading import BadRows, read
 from redcal_spark.core.roles import UNKNOWN, Roles
-from redcal_spark.core.scan import Gathered, Scanner
+from redcal_spark.core.scan import Scanner, ScanResult
 from redcal_spark.core.sums import gap_sums, residuals, sums
 
 SCHEMA = pa.schema([("kind", pa.string()), ("rows", pa.int64()), ("data", pa.binary())])
@@ -63,7 +63,7 @@ class ScanTask:
     vectors: tuple[str, ...] = ()  # columns that hold Spark ML vectors
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        total = Gathered.nothing(self.scanner.rules, self.scanner.layout.n_classes)
+        total = ScanResult.nothing(self.scanner.rules, self.scanner.layout.n_classes)
         active_bytes = 0
         packers = {"fit": Packer("fit"), "holdout": Packer("holdout")}
         for batch in batches:  # a task cannot know the numbers of its rows
@@ -81,7 +81,7 @@ class ScanTask:
 
 
 @dataclass(frozen=True)
-class State:
+class BlockState:
     """What must be done to stored blocks before anything can be asked of them.
 
     patches: replayed on every block. round: the blocks are the rows of this round's event.
@@ -107,7 +107,7 @@ Question = Literal["events", "residuals", "gaps", "sums"]
 class AskTask:
     """Statistics of the rows as patched so far: one row a task."""
 
-    state: State
+    state: BlockState
     question: Question
     model: int = 0
 
@@ -125,7 +125,7 @@ class AskTask:
 class KeepTask:
     """The rows as patched so far, as blocks again: all, the active ones, or those of an event."""
 
-    state: State
+    state: BlockState
     keep: Literal["all", "active", "frozen"] | Disagreement
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -199,7 +199,7 @@ class ApplyTask:
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         for batch in batches:  # a task cannot know the numbers of its rows
-            problems = Problems()
+            problems = BadRows()
             rows = dense_batch(batch.rename_columns(self.names), self.vectors)
             found = extend(
                 rows,
@@ -227,7 +227,7 @@ class ProblemsTask:
     vectors: tuple[str, ...] = ()
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        problems, rows = Problems(), 0
+        problems, rows = BadRows(), 0
         for batch in batches:
             dense = dense_batch(batch.rename_columns(self.names), self.vectors)
             read(dense, self.layout, problems, None)

@@ -14,7 +14,7 @@ from redcal_spark.config.load import config_from_tree
 from redcal_spark.core.columns import Columns
 from redcal_spark.core.history import Point
 from redcal_spark.core.roles import Roles
-from redcal_spark.core.scan import Gathered
+from redcal_spark.core.scan import ScanResult
 from redcal_spark.errors import InputError, JoinWarning, RedcalError, RunError
 from redcal_spark.model.pair import ReconciledPair
 from redcal_spark.model.verdict import verdict
@@ -47,7 +47,7 @@ class Redone:
     whole: ReconciledPair
     pair: ReconciledPair
     histories: dict[str, list[Point]]
-    gathered: Gathered
+    gathered: ScanResult
     rechecked: list[str] | None
     roles: Roles
 
