@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from redcal_spark.backends.store import Store, Table
-from redcal_spark.config.schema import Input, ScoreTable, SplitByColumn
+from redcal_spark.config.input import Input, ScoreTable, SplitByColumn
 from redcal_spark.core.columns import Columns, ScoreColumns
 from redcal_spark.core.reading import EXAMPLES
 from redcal_spark.core.scan import BatchGroup, each_alone

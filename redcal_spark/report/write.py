@@ -7,7 +7,7 @@ from pathlib import Path
 from redcal_spark.atomic_write import write_whole
 from redcal_spark.backends.names import ADDRESS
 from redcal_spark.config.schema import Output
-from redcal_spark.config.section import sibling
+from redcal_spark.config.tables import sibling
 from redcal_spark.errors import UsageError
 from redcal_spark.report.data import Report
 from redcal_spark.report.page import render

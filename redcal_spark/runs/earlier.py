@@ -9,7 +9,7 @@ from typing import Any
 from redcal_spark.backends.store import Store
 from redcal_spark.certificate.certify import Certificate
 from redcal_spark.config.schema import Config
-from redcal_spark.config.section import sibling
+from redcal_spark.config.tables import sibling
 from redcal_spark.core.patches import PatchLog
 from redcal_spark.errors import RunError, UsageError
 from redcal_spark.model.pair import ReconciledPair

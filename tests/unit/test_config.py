@@ -16,8 +16,9 @@ import yaml
 from pydantic import ValidationError
 
 from redcal_spark.config import schema as models
+from redcal_spark.config.input import Input
 from redcal_spark.config.load import config_from_tree, load_config
-from redcal_spark.config.schema import Config, EngineSection, Input, Output, json_schema
+from redcal_spark.config.schema import Config, EngineSection, Output, json_schema
 from redcal_spark.config.section import Section
 from redcal_spark.errors import UsageError
 

@@ -39,7 +39,7 @@ from redcal_spark.backends.store import Commit, rows_of, run_of
 from redcal_spark.backends.target import RUN_ID, Existing, Target, target_of
 from redcal_spark.config.redaction import Redaction
 from redcal_spark.config.schema import Config
-from redcal_spark.config.section import sibling
+from redcal_spark.config.tables import sibling
 from redcal_spark.core.fitted import Fitted
 from redcal_spark.errors import InputError, RunError, UsageError
 
