@@ -36,6 +36,7 @@ from redcal_spark.errors import UsageError
 from redcal_spark.model.audit import audit_rows
 from redcal_spark.model.pair import ReconciledPair
 from redcal_spark.report.compare_chart import check_chart, write_chart
+from redcal_spark.report.data import Report
 from redcal_spark.report.write import path_on_demand, write_report
 from redcal_spark.runs.claim import is_dead
 from redcal_spark.runs.compare import compare_job
@@ -241,7 +242,7 @@ def report(options: argparse.Namespace) -> int:
     row = job.find(options.run)
     given = options.output
     path = path_on_demand(job.config.output) if given is None else Path(given)
-    write_report(job, row, path)
+    write_report(Report.of(job.store, job.tables, row), path)
     if given is not None:  # the one beside the table is the newest run's, whichever that is
         record_export(job, row, given)
     if options.json:

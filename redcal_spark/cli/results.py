@@ -16,10 +16,13 @@ from redcal_spark.cli.terminal import (
     before_and_after,
 )
 from redcal_spark.core.metrics import Metrics
+from redcal_spark.errors import UsageError
 from redcal_spark.model.pair import ReconciledPair
 from redcal_spark.model.verdict import failures
-from redcal_spark.report.write import report_run
+from redcal_spark.report.data import Report
+from redcal_spark.report.write import is_of, path_after_run, write_report
 from redcal_spark.runs.job import Job
+from redcal_spark.runs.ledger import RunRow
 from redcal_spark.runs.outcome import Outcome, summary
 
 log_line = logging.getLogger("redcal_spark.cli")
@@ -69,12 +72,11 @@ def _ended(options: argparse.Namespace, job: Job, outcome: Outcome) -> int:
     row = outcome.row
     if outcome.held is not None:
         return tell_held(options, outcome)
-    page = report_run(job, row)
-    told_page = None if page is None else str(page)
+    page = _report_page(job, row)
     if outcome.unchanged:
         if options.json:
             told = {"run_id": row.run_id, "status": row.status, "unchanged": True}
-            print(json.dumps(told | {"report": told_page}))
+            print(json.dumps(told | {"report": page}))
         elif not options.quiet:
             print(
                 f"nothing to do: run {row.run_id} did just this "
@@ -94,7 +96,7 @@ def _ended(options: argparse.Namespace, job: Job, outcome: Outcome) -> int:
             "metrics": summary(outcome),
             "certificate": json.loads(row.certificate or "null"),
             "timings": json.loads(row.timings or "{}"),
-            "report": told_page,
+            "report": page,
         }
         print(json.dumps(told))
         return EXIT[row.status]
@@ -131,9 +133,26 @@ def _ended(options: argparse.Namespace, job: Job, outcome: Outcome) -> int:
         if table in versions:
             print(f"  {'rows' if name == 'table' else name:<8} {table}, version {versions[table]}")
     print(f"  {'runs':<8} {job.tables.runs}")
-    if told_page is not None:
-        print(f"  {'report':<8} {told_page}")
+    if page is not None:
+        print(f"  {'report':<8} {page}")
     return EXIT[row.status]
+
+
+def _report_page(job: Job, row: RunRow) -> str | None:
+    """The report after a run, if one is wanted. A run does not fail by it: the reason is noted.
+
+    A report of this very run that is there already is left as it is.
+    """
+    path = path_after_run(job.config.output)
+    if path is None or row.command != "run":
+        return None
+    if not is_of(path, row.run_id):
+        try:
+            write_report(Report.of(job.store, job.tables, row), path)
+        except UsageError as err:
+            job.listener.note(f"no report: {err}")
+            return None
+    return str(path)
 
 
 def counted(number: int | None, one: str, many: str) -> str:

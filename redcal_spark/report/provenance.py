@@ -14,10 +14,11 @@ import yaml
 from redcal_spark.certificate import exact_numbers
 from redcal_spark.certificate.check import Check
 from redcal_spark.certificate.exact_numbers import Number, text_of, times
+from redcal_spark.core.number_text import plural
 from redcal_spark.model.pair import SCHEMA_VERSION
 from redcal_spark.report.data import SPLITS, Report
 from redcal_spark.report.markup import Html, joined, name, tag
-from redcal_spark.report.numbers import plural, shown, whole
+from redcal_spark.report.numbers import shown, typeset, whole
 from redcal_spark.runs.ledger import RUNS_SCHEMA_VERSION
 
 MOST = 40  # checks of a verdict; 100 losses have hundreds
@@ -162,13 +163,13 @@ def _rescaled(check: Check) -> str | None:
     numbers = f"{exact_numbers.shown(check.measured)} {RELATIONS[check.relation]} "
     numbers += exact_numbers.shown(check.bound)
     unit = "over both classes" if check.loss is None else "rescaled to [0, 1]"
-    return f"{unit}: {numbers}".replace("-", "−")
+    return f"{unit}: {typeset(numbers)}"
 
 
 def _number(number: Number, scale: Fraction, *of: object) -> Html:
     """In the user's units."""
     value = times(number, scale)
-    return shown(exact_numbers.shown(value).replace("-", "−", 1), text_of(value), *of)
+    return shown(exact_numbers.shown(value), text_of(value), *of)
 
 
 # --- what the run was made of ---------------------------------------------------------------------
