@@ -67,12 +67,12 @@ def _done(options: argparse.Namespace) -> int:
         aside(options, f"redcal {options.command}: {in_words(err)}", logging.ERROR)
         return 1
     except Exception as err:
-        told = f"redcal {options.command}: unexpected {type(err).__name__}: {err}"
+        message = f"redcal {options.command}: unexpected {type(err).__name__}: {err}"
         if not options.verbose:
-            told += "\n  (--verbose shows where; please report it)"
-            aside(options, told, logging.ERROR)
+            message += "\n  (--verbose shows where; please report it)"
+            aside(options, message, logging.ERROR)
         elif options.log_format == "json":
-            log_line.exception(told)
+            log_line.exception(message)
         elif options.screen.hidden:  # Python would show it all
             traceback.print_exc()
         else:
@@ -256,12 +256,12 @@ def _patients(text: str) -> int:
 
 def _seconds(text: str) -> float:
     try:
-        found = float(text)
+        seconds = float(text)
     except ValueError:
-        found = 0.0
-    if not 0 < found < float("inf"):
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
         raise argparse.ArgumentTypeError(f"must be a number of seconds above 0, got {text!r}")
-    return found
+    return seconds
 
 
 if __name__ == "__main__":

@@ -139,7 +139,7 @@ def test_skipped_rows_pass_through(work: Work) -> None:
     work.tree["input"]["on_bad_rows"] = "skip"
     told_ = work.redcal("run")
     assert told_.code == 0, told_.err
-    assert "1 unusable row was not fitted" in told_.out
+    assert "not fitted: 1 unusable row" in told_.out
     rows = work.table().sort_by("case")
     assert told(rows.schema) == ROWS + "valid: bool\n"
     first = rows.slice(0, 1).to_pylist()[0]
