@@ -24,7 +24,7 @@ __all__ = ["Certificate", "Check", "Interval", "Measure", "Number", "Root", "Ver
 
 SCHEMA_VERSION = 2
 DELTA = Fraction(1, 20)
-OLD = "an earlier release certified this run; `redcal evaluate` tells what its holdout rows say"
+OLD = "an earlier release certified this run; `redcal evaluate` checks its holdout rows"
 VERDICTS: tuple[Verdict, ...] = ("violated", "undecided", "not covered", "not done", "holds")
 
 
@@ -101,7 +101,7 @@ class Certificate:
                 found.append(f"{loss}: on new rows the cost falls by at least {' and '.join(fell)}")
         if found:
             sure = f"{float(1 - self.delta) * 100:g} %"
-            found.append(f"all that is said of new rows is so with {sure} confidence")
+            found.append(f"all statements about new rows hold together with {sure} confidence")
         return found
 
     def lines(self) -> list[str]:
@@ -220,7 +220,7 @@ def certify(
     if any(check.verdict == "violated" for check in checks):
         return Certificate(tuple(checks))
     if holdout_points:
-        told = "what rows changed by adds up to what the sums did"
+        told = "the changes of the rows add up to the change of the sums"
         checks.append(_none("paired", told, paired_checks.paired(pair, holdout_points), "holdout"))
         if checks[-1].verdict == "violated":
             return Certificate(tuple(checks))
@@ -229,7 +229,7 @@ def certify(
     checks += _consistent(pair, fit_points, holdout_points, replayed, holdout_replayed)
     told = "every patch is the mean residual of the rows it acts on"
     if rechecked is None:
-        why = "the rows were not looked at again"
+        why = "the rows were not read again"
         checks.append(Check.of("patches", told, None, "==", Fraction(0), undone=why))
     else:
         checks.append(_none("patches", told, rechecked))
@@ -269,7 +269,7 @@ def _consistent(
     if pair.parameters.algorithm in ("decision_calibration", "dc_then_redcal"):
         told = "calibrations took the largest gap and its mean"
         yield _none("calibrations", told, history_checks.calibrations(pair, fit_points))
-    told = "the sums moved as the patches say"
+    told = "the sums changed as the patches say"
     yield _none("effects", told, history_checks.effects(pair, fit_points))
     splits: list[tuple[SplitName, Sequence[Point], Totals | Sequence[Point] | None]] = [
         ("fit", fit_points, replayed)
@@ -280,9 +280,9 @@ def _consistent(
         yield _none("sums", "the sums agree", history_checks.sums(pair, points), split)
         told = "patches of one model leave the other alone"
         yield _none("untouched", told, history_checks.untouched(pair, points), split)
-        told = "another way to the sums gives the same"
+        told = "a second computation of the sums agrees"
         if other is None:
-            why = "nobody went another way"
+            why = "there was no second computation"
             yield Check.of("replay", told, None, "==", Fraction(0), split=split, undone=why)
         else:
             yield _none("replay", told, history_checks.replay(points, other), split)

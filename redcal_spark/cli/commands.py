@@ -118,7 +118,7 @@ def apply(options: argparse.Namespace) -> int:
     job = job_of(options)
     streams = options.incremental or options.follow is not None
     if options.switch_model and not streams:
-        raise UsageError("--switch-model belongs to --incremental or --follow")
+        raise UsageError("--switch-model needs --incremental or --follow")
     pair, called, fitted = model_of(options, job)
     if streams:
         return _stream(options, job, pair, called)
@@ -257,7 +257,7 @@ def report(options: argparse.Namespace) -> int:
 def runs(options: argparse.Namespace) -> int:
     choices = options.keep is not None or options.older_than is not None or options.dry_run
     if choices and not options.prune:
-        raise UsageError("--keep, --older-than and --dry-run belong to --prune")
+        raise UsageError("--keep, --older-than and --dry-run need --prune")
     job = job_of(options)
     if options.prune or options.compact:
         return _housekeeping(options, job)
@@ -272,7 +272,7 @@ def runs(options: argparse.Namespace) -> int:
         if row.error is not None:
             console.print(f"run {row.run_id}: {row.error}", soft_wrap=True)
         elif is_dead(row, job.lease):
-            state = f"its process is gone, {row.last_heard}; the same command again goes on with it"
+            state = f"its process is gone, {row.last_heard}; the same command continues it"
             console.print(f"run {row.run_id}: {state}", soft_wrap=True)
     return 0
 
@@ -300,8 +300,8 @@ def _write_demo(config: Path) -> None:
         config.parent.mkdir(parents=True, exist_ok=True)
         if config.exists() and config.read_text(encoding="utf-8") != CONFIG:
             raise UsageError(
-                f"{config} is no longer what the demo wrote; run it with: redcal run -c {config}, "
-                "or move it out of the way"
+                f"{config} has changed since the demo wrote it; run it with: redcal run -c "
+                f"{config}, or move it away"
             )
         config.write_text(CONFIG, encoding="utf-8")
     except (OSError, UnicodeError) as err:

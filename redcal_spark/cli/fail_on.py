@@ -10,9 +10,9 @@ from redcal_spark.runs.ledger import RunRow
 from redcal_spark.runs.outcome import Outcome
 
 MEANING = {
-    "capped": "stopped by max_rounds or max_steps, before it was done",
+    "capped": "max_rounds or max_steps stopped it before it was done",
     "stalled": "the next patch rounds to nothing on the patch grid (grid_bits)",
-    "cut": "the guard left out patches that did harm on the holdout rows",
+    "cut": "the guard left out patches that raised the cost on holdout rows",
 }
 
 
@@ -35,7 +35,9 @@ CONDITIONS: dict[str, Callable[[Outcome], str | None]] = {
     "certificate": _certificate,
     "bad_rows": _rows(lambda row: row.bad_rows, "could not be used"),
     "unlabelled": _rows(lambda row: row.unlabelled_rows, "have no label yet"),
-    "unchanged": lambda outcome: "there was nothing new" if outcome.unchanged else None,
+    "unchanged": lambda outcome: (
+        "nothing has changed since the last run" if outcome.unchanged else None
+    ),
     "held": lambda outcome: outcome.held,
 }
 

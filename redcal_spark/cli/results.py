@@ -28,8 +28,8 @@ from redcal_spark.runs.outcome import Outcome, summary
 log_line = logging.getLogger("redcal_spark.cli")
 
 EVALUATED = {
-    "ok": "all is as the run must have written it",
-    "differs": "something is not as the run must have written it",
+    "ok": "everything matches a repeat of the run",
+    "differs": "something differs from a repeat of the run",
     "not checkable": "something could not be checked",
 }
 EXIT = {"converged": 0, "capped": 3, "stalled": 3, "cut": 3}

@@ -165,9 +165,9 @@ def _pairs(loss: Mapping[str, Any], models: Sequence[str]) -> Iterator[Shown]:
     if len(pairs) > LARGEST:
         yield f"... and {len(pairs) - LARGEST} more pairs of actions"
     if doubtful:
-        yield "? may be chance: the interval of the difference (Hoeffding, 95 %) holds 0"
+        yield "? may be chance: the interval of the difference (Hoeffding, 95 %) contains 0"
     if not loss["costs_known"]:
-        yield "what the actions cost there is not counted: too many actions and classes"
+        yield "costs of these pairs are not counted: too many actions and classes"
 
 
 def _calibration(loss: Mapping[str, Any], level: float) -> Iterator[Shown]:

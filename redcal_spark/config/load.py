@@ -205,8 +205,8 @@ class _Draft:
             raise UsageError(f"{name}: no such file{looked_for(name)}; {hint}")
         if not beside.samefile(name) and beside.read_bytes() != Path(name).read_bytes():
             raise UsageError(
-                f"{name}: there are two that differ: write ./{name} for the one in the working "
-                f"folder, which is meant now, or {beside} for the one beside the config file"
+                f"{name}: two files have this name and differ: write ./{name} for the one in the "
+                f"working folder, or {beside} for the one beside the config file"
             )
 
     def check_headers(self, classes: object) -> None:

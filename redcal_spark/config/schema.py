@@ -93,7 +93,7 @@ class Reconcile(Section):
     max_steps: Count = Field(default=1_000_000, description="stop after this many patches")
     guard: Literal["off", "report", "best_prefix"] = Field(
         default="report",
-        description="if holdout loss rises: off, report it, or best_prefix to keep what did good",
+        description="if holdout loss rises: off, report, or best_prefix to drop what raised it",
     )
 
     delta: Portion = Field(
@@ -126,26 +126,27 @@ class Output(Section):
     )
     report: Text | None = Field(
         default="auto",
-        description="HTML file that `run` writes; auto: <table>_report.html by a path; null: none",
+        description="HTML file that `run` writes; auto: <table>_report.html for a path; null: none",
     )
     checkpoint: Text | None = Field(
-        default=None, description="path: how far a stream is; null: <table>_checkpoint, for paths"
+        default=None,
+        description="path of the offset of a stream; null: <table>_checkpoint, for paths",
     )
     suffix: Text = Field(
         default="_reconciled", description="added to the names of new score columns"
     )
     normalise: Flag = Field(
-        default=False, description="add scores divided by their sum, which need not be 1"
+        default=False, description="add scores divided by their sum, so that they sum to 1"
     )
     mode: Literal["overwrite", "merge", "append"] = Field(
         default="overwrite",
         description="rows as a new version, merge on input.id, or append with a run_id",
     )
     partition_by: Annotated[tuple[Text, ...], Field(min_length=1)] | None = Field(
-        default=None, description="columns that part a new table into folders; null: none"
+        default=None, description="columns that partition a new table; null: none"
     )
     cluster_by: Annotated[tuple[Text, ...], Field(min_length=1)] | None = Field(
-        default=None, description="columns that a new table is clustered by, on Spark; null: none"
+        default=None, description="columns that cluster a new table, on Spark; null: none"
     )
     # Pydantic's own models have a `schema`; users and records know the alias only.
     schema_: Literal["error", "evolve"] = Field(
@@ -158,7 +159,7 @@ class Output(Section):
     def rules(cls, data: Mapping[str, Any]) -> Iterator[Refusal]:
         report = data.get("report")
         if isinstance(report, str) and "://" in report:
-            yield ("report",), "must be a file on this machine, not an address"
+            yield ("report",), "must be a local file, not an address"
         yield from repeats("partition_by", data.get("partition_by"))
         yield from repeats("cluster_by", data.get("cluster_by"))
         if data.get("cluster_by") is not None:
@@ -189,10 +190,10 @@ class EngineSection(Section):
     )
     scratch: Text | None = Field(
         default=None,
-        description="path or schema that every Spark worker sees; null: a local session's own",
+        description="path or schema that every Spark worker can reach; null: local sessions only",
     )
     lease: Seconds = Field(
-        default=600, description="seconds after which a silent run is taken for dead"
+        default=600, description="seconds without a heartbeat after which a lease expires"
     )
     driver_budget: Whole = Field(
         default=2**28, description="bytes of active rows that Spark's driver takes over; 0: never"

@@ -121,7 +121,7 @@ def _check(node: yaml.Node, loader: _Loader, sizes: dict[int, int], above: set[i
         for child in _children(node):
             size += _check(child, loader, sizes, above)
             if size > MAX_NODES:
-                raise _refusal("aliases blow this up to too many values", node)
+                raise _refusal("aliases expand this to too many values", node)
         above.remove(id(node))
         sizes[id(node)] = size
     return sizes[id(node)]

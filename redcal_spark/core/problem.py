@@ -71,8 +71,8 @@ class Problem:
                 f"{where} has no rows to fit on: of {gathered.rows:,} rows "
                 f"{gathered.unlabelled:,} have no label and {gathered.bad:,} cannot be used"
                 + (
-                    f"; the split leaves {gathered.holdout.rows:,} held out and "
-                    f"{gathered.unused:,} to neither"
+                    f"; the split holds out {gathered.holdout.rows:,} and leaves "
+                    f"{gathered.unused:,} unused"
                     if gathered.holdout.rows or gathered.unused
                     else ""
                 )
@@ -116,7 +116,7 @@ def few_rows(parameters: Parameters, rows: int) -> str | None:
     if least is not None:
         event = "one row" if least == 1 else f"{least} rows"
         told += f", where an event of {event} reaches {setting('eta', eta)},"
-    return f"the fit rests on {told} and may not hold on other rows"
+    return f"the fit uses only {told} and may not hold on other rows"
 
 
 def beta_warning(parameters: Parameters, rows: int) -> str | None:
@@ -130,7 +130,7 @@ def beta_warning(parameters: Parameters, rows: int) -> str | None:
         return None
     return (
         f"{setting('beta')} {float(given):g} is {float(auto / given):,.0f} times below the noise "
-        f"of {rows:,} rows, so that patches would fit that; {setting('beta', 'auto')} would be "
+        f"of {rows:,} rows: patches would fit noise; {setting('beta', 'auto')} would be "
         f"{float(auto):g}"
     )
 

@@ -61,8 +61,7 @@ def unfinished(ledger: Ledger, digest: str, run_id: str | None) -> RunRow:
     rows = [row for row in rows if row.status in UNFINISHED and row.pruned_at is None]
     if rows and all(row.config_digest != digest for row in rows):
         raise UsageError(
-            f"run {rows[-1].run_id} is of another configuration than this one; it cannot be "
-            "resumed with it"
+            f"run {rows[-1].run_id} was started with another configuration; resume it with that one"
         )
     rows = [row for row in rows if row.config_digest == digest]
     if not rows:

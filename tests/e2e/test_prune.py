@@ -117,7 +117,7 @@ def test_a_model_that_was_applied_stays(work: Work) -> None:
     assert work.redcal("apply", "--run", first).code == 0
     found = work.redcal("runs", "--prune", "--keep", "1", "--json").json
     assert found["kept"] == {
-        first: "out/rows may have been written with its model", newest: "it is the newest model"
+        first: "out/rows may hold scores of its model", newest: "it is the newest model"
     }  # fmt: skip
     assert len(found["pruned"]) == 1
 
@@ -132,7 +132,7 @@ def test_a_model_that_a_stream_works_with_stays(work: Work) -> None:
     assert ledger.replace(replace(running, previous_claim=row.claim))
     newest = work.ran("run", "--set", "reconcile.eta=0.05")["run_id"]
     found = work.redcal("runs", "--prune", "--keep", "1", "--json").json
-    assert found["kept"][first] == "out/rows may have been written with its model"
+    assert found["kept"][first] == "out/rows may hold scores of its model"
     assert newest not in found["pruned"] and len(found["pruned"]) == 1
 
 
@@ -194,7 +194,7 @@ def test_a_run_that_someone_took_up_meanwhile_stays(
 
     monkeypatch.setattr(Ledger, "rows", taken)
     found = work.redcal("runs", "--prune", "--keep", "2", "--json").json
-    assert (found["pruned"], found["kept"]) == ([], {first: "someone works on it by now"})
+    assert (found["pruned"], found["kept"]) == ([], {first: "another process is working on it"})
     assert first in runs_in(work, "patches")
 
 
@@ -252,7 +252,7 @@ def test_files_written_with_o_stay(three: tuple[Work, list[str]]) -> None:
     told = work.redcal("runs", "--prune", "--keep", "1")
     assert f"2 runs pruned: {first}, {second}\n" in told.out
     for name in wanted:
-        assert f"  {name} stays: it was written with -o\n" in told.out
+        assert f"  {name} kept: it was written with -o\n" in told.out
     assert "mine.json" not in told.out
     assert {x: x.read_bytes() for x in files} == files
     assert Path("out/rows_report.html").exists()

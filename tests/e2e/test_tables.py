@@ -285,7 +285,7 @@ def test_an_input_that_changes_during_the_run_voids_it(
     monkeypatch.setattr(FileTable, name, changes)
     told_ = work.redcal("run", "--force")
     assert told_.code == 1
-    assert "scores.parquet changed during the run, which is void: run again" in told_.err
+    assert "scores.parquet changed during the run, so the run is void: start it again" in told_.err
     assert work.delta().version() == version
     monkeypatch.undo()
     monkeypatch.chdir(work.folder)
