@@ -116,7 +116,8 @@ def _show_run(options: argparse.Namespace, job: Job, outcome: Outcome, page: str
     for name, count in (("unlabelled", row.unlabelled_rows), ("unusable", row.bad_rows)):
         if count:
             print(f"  not fitted: {plural(count, f'{name} row')}")
-    if row.command == "run" and sums_may_differ(pair) and not job.config.output.normalise:
+    off_1 = pair.log and not pair.binary  # one column and its rest always sum to 1
+    if row.command == "run" and off_1 and not job.config.output.normalise:
         print("  patched scores need not sum to 1; output.normalise: true adds some that do")
     if pair.certificate is not None:
         falls = pair.certificate.falls(model_names(job))
@@ -160,11 +161,6 @@ def _report_page(job: Job, row: RunRow) -> str | None:
             job.listener.note(f"no report: {err}")
             return None
     return str(path)
-
-
-def sums_may_differ(pair: ReconciledPair) -> bool:
-    """Whether some rows' scores may sum to something else than before: one column cannot."""
-    return bool(pair.log) and not pair.binary
 
 
 def patches_of(pair: ReconciledPair) -> str:

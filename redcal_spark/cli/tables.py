@@ -43,7 +43,7 @@ def before_and_after(
     """The closing table: what changed, on the rows fitted and the holdout rows."""
     headings = []
     for split in splits:
-        headings += [f"{'fitted' if split == 'fit' else 'holdout'}\nbefore", "\nafter"]
+        headings += [f"{SPLITS[split]}\nbefore", "\nafter"]
     table = columns_of([""], headings)
     columns = [metrics for pair in splits.values() for metrics in pair]
     table.add_row("rows", *(f"{m.rows:,}" for m in columns))

@@ -11,7 +11,6 @@ from redcal_spark.config.rules import MODELS, repeats
 from redcal_spark.config.section import Refusal, Section, as_list, as_mapping
 from redcal_spark.config.tables import place_of
 from redcal_spark.config.values import (
-    MAX_CLASSES,
     AnyText,
     Cell,
     ColumnNames,
@@ -25,6 +24,7 @@ from redcal_spark.config.values import (
     shortest,
     wrong,
 )
+from redcal_spark.settings import MAX_CLASSES
 
 
 class ScoreTable(Section):

@@ -17,7 +17,6 @@ from redcal_spark.config.rules import missing_keys, repeats, shared_tables, uneq
 from redcal_spark.config.section import KeyPath, Refusal, Section, as_list
 from redcal_spark.config.tables import SIDE_TABLES, OutputTables, sibling
 from redcal_spark.config.values import (
-    MAX_CLASSES,
     AutoOrShare,
     Count,
     Flag,
@@ -29,6 +28,7 @@ from redcal_spark.config.values import (
     Text,
     Whole,
 )
+from redcal_spark.settings import MAX_CLASSES
 
 
 class LossSection(Section):

@@ -10,8 +10,6 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, TypeAdapter
 from pydantic_core import PydanticCustomError
 
-MAX_CLASSES = 16_384
-
 # An error of this type ends in ", got <value>". The value is added only when the problem is shown,
 # so that a value taken from the environment can be shown as the user wrote it.
 WRONG = "wrong_value"

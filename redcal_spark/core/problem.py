@@ -15,6 +15,7 @@ from redcal_spark.core.fixed_point import BITS, MAX_ROWS, exact
 from redcal_spark.core.kernel import Rules
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.metrics import Totals
+from redcal_spark.core.number_text import plural
 from redcal_spark.core.parameters import Parameters, auto_beta
 from redcal_spark.core.scan import Scanner, ScanResult
 from redcal_spark.core.splits import Split
@@ -112,7 +113,7 @@ def few_rows(parameters: Parameters, rows: int) -> str | None:
     least = None if eta is None else max(1, ceil(exact(eta) * rows))
     if rows >= FEW and least != 1:
         return None
-    told = "1 row" if rows == 1 else f"{rows:,} rows"
+    told = plural(rows, "row")
     if least is not None:
         event = "one row" if least == 1 else f"{least} rows"
         told += f", where an event of {event} reaches {setting('eta', eta)},"

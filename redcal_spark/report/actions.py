@@ -10,7 +10,7 @@ from typing import Any
 from redcal_spark.core.number_text import decimal_text, digits_for
 from redcal_spark.report.changes import Change, apart, costs
 from redcal_spark.report.charts import Gap, interval_row
-from redcal_spark.report.data import SPLITS, WHENS, Report
+from redcal_spark.report.data import SPLITS, STYLES, WHENS, Report
 from redcal_spark.report.markup import Html, joined, name, tag
 from redcal_spark.report.numbers import decimal, share, shown, typeset, whole
 
@@ -172,7 +172,7 @@ def _gap_line(
     # after the fit, the fitting rows are no sample any more; nor are those that the guard chose by
     chosen = report.certificate is not None and report.certificate.candidates > 1
     fresh = split == "holdout" and not chosen
-    style = "one" if model == 1 else "two"
+    style = STYLES[model]
     low, high = (after["low"], after["high"]) if fresh else (None, None)
     marks = [
         Gap(before["gap"], before["low"], before["high"], f"{style} before"),

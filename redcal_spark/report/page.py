@@ -8,7 +8,7 @@ from typing import Any
 from redcal_spark.core.number_text import plural
 from redcal_spark.errors import UsageError
 from redcal_spark.report import actions, provenance, steps
-from redcal_spark.report.data import SPLITS, Report
+from redcal_spark.report.data import SPLITS, STYLES, Report
 from redcal_spark.report.markup import name
 from redcal_spark.report.summary import summary
 
@@ -45,9 +45,7 @@ def context(report: Report) -> dict[str, Any]:
         "report": report,
         "started": f"{started.day} {started:%B %Y, %H:%M} UTC",
         "level": f"{100 * report.audits[split]['before']['intervals']['level']:g}",
-        "models": [
-            (name(model), style) for model, style in zip(report.models, ("one", "two"), strict=True)
-        ],
+        "models": list(zip(map(name, report.models), STYLES.values(), strict=True)),
         "split": SPLITS[split],
         "splits": [SPLITS[s] for s in report.splits],
         "summary": summary(report),

@@ -16,7 +16,7 @@ from redcal_spark.certificate.check import Check
 from redcal_spark.certificate.exact_numbers import Number, text_of, times
 from redcal_spark.core.number_text import plural
 from redcal_spark.model.pair import SCHEMA_VERSION
-from redcal_spark.report.data import SPLITS, Report
+from redcal_spark.report.data import SPLITS, STYLES, Report
 from redcal_spark.report.markup import Html, joined, name, tag
 from redcal_spark.report.numbers import shown, typeset, whole
 from redcal_spark.runs.ledger import RUNS_SCHEMA_VERSION
@@ -125,7 +125,7 @@ def _check(report: Report, place: int, check: Check) -> dict[str, Any]:
         of.append(name(check.loss))
     if check.model is not None:
         model = report.models[check.model - 1]
-        of.append(tag("span", name(model), class_="one" if check.model == 1 else "two"))
+        of.append(tag("span", name(model), class_=STYLES[check.model]))
     of.append(Html(f"{SPLITS[check.split]} rows"))
     counted = check.relation == "==" and check.bound == 0  # contradictions, of which there are none
     interval = None

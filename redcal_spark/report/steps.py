@@ -10,13 +10,12 @@ from typing import Any
 from redcal_spark.core.number_text import decimal_text, digits_for, plural, share_text
 from redcal_spark.core.patches import Patch
 from redcal_spark.report.charts import Bar, Line, Point, line_chart, timeline
-from redcal_spark.report.data import SPLITS, Report
+from redcal_spark.report.data import SPLITS, STYLES, Report
 from redcal_spark.report.markup import Html, joined, name, tag
 from redcal_spark.report.numbers import decimal, share, shown, typeset, whole
 
 NUMBERS = 16  # points of a chart in the table behind it
 ROUNDS = 12  # in the table of rounds
-STYLES = {1: "one", 2: "two"}
 
 Key = tuple[Any, ...]  # of a line: its split, and its model if it has one
 Points = Sequence[Point]

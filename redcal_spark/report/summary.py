@@ -20,16 +20,10 @@ from redcal_spark.report.data import SPLITS, Report
 from redcal_spark.report.markup import Html, name
 from redcal_spark.report.numbers import typeset, whole
 from redcal_spark.report.provenance import RELATIONS
+from redcal_spark.runs.compare import PROCEDURES
 
 OVERVIEW = 12  # losses in the table of all of them
 FAILURES = 6  # promises that did not hold, before the certificate
-
-ALGORITHM = {
-    "redcal": "ReDCal",
-    "decision_calibration": "Decision Calibration",
-    "reconcile": "Reconcile",
-    "dc_then_redcal": "Decision Calibration, then ReDCal",
-}
 
 
 def summary(report: Report) -> dict[str, Any]:
@@ -37,9 +31,10 @@ def summary(report: Report) -> dict[str, Any]:
     row, split, order = report.row, report.shown_split, report.by_disagreement
     changes = [loss_changes(report, split, loss) for loss in order[:OVERVIEW]]
     left_out = [(row.unlabelled_rows, "without a label"), (row.bad_rows, "unusable")]
+    violated = () if report.certificate is None else report.certificate.violated
     return {
         "algorithm": report.parameters.algorithm,
-        "algorithm_name": ALGORITHM[report.parameters.algorithm],
+        "algorithm_name": PROCEDURES[report.parameters.algorithm],
         "rows": whole(row.rows or report.rows("fit"), "rows"),
         "patches": whole(len(report.log), "patches"),
         "losses": whole(len(report.losses), "losses"),
@@ -52,7 +47,7 @@ def summary(report: Report) -> dict[str, Any]:
         "largest_gap": largest_gap(report, split),
         "largest_class": largest_class(report, split),
         "falls": _falls(report),
-        "failures": _failures(report),
+        "failures": [_failure(report, check) for check in violated[:FAILURES]],
         "worse": _worse(report) if "holdout" in report.audits else Worse([], [], 0),
     }
 
@@ -91,13 +86,8 @@ def _falls(report: Report) -> list[tuple[Html, str]]:
     ]
 
 
-def _failures(report: Report) -> list[dict[str, str]]:
-    """The promises that did not hold."""
-    checks = () if report.certificate is None else report.certificate.violated[:FAILURES]
-    return [_failure(report, check) for check in checks]
-
-
 def _failure(report: Report, check: Check) -> dict[str, str]:
+    """A promise that did not hold."""
     assert check.measured is not None
     of = [] if check.loss is None else [check.loss]
     of += [] if check.model is None else [report.models[check.model - 1]]

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from redcal_spark.backends.store import Commit
+from redcal_spark.core.number_text import plural
 from redcal_spark.errors import UsageError
 from redcal_spark.runs.job import Job
 from redcal_spark.runs.ledger import RunRow
@@ -136,7 +137,9 @@ def _commit(command: str) -> Commit:
 def prune_lines(found: Pruned) -> list[str]:
     """For people."""
     did = "would be pruned" if found.dry else "pruned"
-    lines = [f"{len(found.runs)} runs {did}{': ' if found.runs else ''}{', '.join(found.runs)}"]
+    lines = [
+        f"{plural(len(found.runs), 'run')} {did}{': ' if found.runs else ''}{', '.join(found.runs)}"
+    ]
     lines += [f"  {run_id} kept: {why}" for run_id, why in found.kept.items()]
     lines += [f"  {count:,} rows of {name}" for name, count in found.rows.items() if count]
     lines += [f"  {name} kept: it was written with -o" for name in found.files]
