@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 from redcal_spark import __version__
 from redcal_spark.cli import commands
+from redcal_spark.cli.demo_command import demo
 from redcal_spark.cli.fail_on import CONDITIONS, conditions
 from redcal_spark.cli.log_lines import FORMATS, Context, Parser, logging_to_stderr
 from redcal_spark.cli.results import aside
@@ -219,9 +220,7 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--older-than", type=age, metavar="AGE", help="prune those, as 30d, 8w, 12h")
     sub.add_argument("--dry-run", action="store_true", help="show what would be deleted")
     sub.add_argument("--compact", action="store_true", help="compact small files (OPTIMIZE)")
-    sub = command(
-        "demo", commands.demo, "write example data and reconcile it into ./out", config=False
-    )
+    sub = command("demo", demo, "write example data and reconcile it into ./out", config=False)
     sub.add_argument("--rows", type=_patients, default=ROWS, help=f"default: {ROWS:,}")
     sub.add_argument("--force", action="store_true", help="run even if nothing changed")
     return parser
