@@ -16,6 +16,8 @@ from typing import Any, Literal, ParamSpec, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 
+MAX_CLASSES = 16_384  # of losses and of scores, in a configuration as in data
+
 # Arguments in Python, and the keys of a configuration that mean the same.
 KEYS = {
     "losses": "losses",

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from redcal_spark.certificate.history_checks import is_calibrated, rounded_mean
-from redcal_spark.core.events import Disagreement, ScoreGap
 from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.fixed_point import ONE, Ints
-from redcal_spark.core.kernel import BlockScan, Index, Rows, chunks, region_of
+from redcal_spark.core.kernel import BlockScan, Index, chunks
 from redcal_spark.core.patches import Patch
+from redcal_spark.core.rows import Rows
 from redcal_spark.core.sums import residuals
 
 
@@ -28,24 +28,12 @@ def recheck(pair: Fitted, scans: Iterable[BlockScan]) -> Iterator[str]:
         if patch.kind == "reconcile":
             yield from _calibrated(pair, held, opened)
             opened = patch
-        places = [acted_on(rows, patch) for rows in held]
+        places = [rows.acted_on(patch) for rows in held]
         yield from _right(pair, patch, held, places)
         for rows in held:
             rows.apply(patch)
     if pair.status != "capped" or len(pair.log) < pair.parameters.max_steps:
         yield from _calibrated(pair, held, opened)
-
-
-def acted_on(rows: Rows, patch: Patch) -> Index:
-    """The rows that a patch is about to act on."""
-    if patch.kind == "calibrate":
-        return rows.in_region(patch.model, region_of(patch, rows.rules.losses))
-    if patch.kind == "score":
-        assert patch.coordinate is not None and patch.direction is not None
-        return rows.in_gap(ScoreGap(patch.coordinate, patch.direction))
-    assert patch.loss is not None and patch.a1 is not None and patch.a2 is not None
-    place = rows.rules.losses.place(patch.loss)
-    return rows.in_event(Disagreement(place, patch.a1, patch.a2))
 
 
 def _right(pair: Fitted, patch: Patch, held: list[Rows], places: list[Index]) -> Iterator[str]:

@@ -13,7 +13,6 @@ from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, Pr
 
 from redcal_spark.config.redaction import Redaction
 from redcal_spark.config.section import (
-    MAX_CLASSES,
     MODELS,
     SIDE_TABLES,
     AnyText,
@@ -48,6 +47,7 @@ from redcal_spark.config.section import (
     unequal_sizes,
     wrong,
 )
+from redcal_spark.settings import MAX_CLASSES
 
 
 class ScoreTable(Section):

@@ -33,7 +33,6 @@ Refusal = tuple[KeyPath, str]
 
 MODELS = ("model_1", "model_2")
 SIDE_TABLES = ("patches", "history", "metrics", "runs")
-MAX_CLASSES = 16_384
 MAX_HINTS = 100  # as many as are shown
 
 # An error of this type ends in ", got <value>". The value is added only when the problem is told,

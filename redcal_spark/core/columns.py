@@ -11,9 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from redcal_spark.core.fixed_point import MAX_CLASSES
 from redcal_spark.errors import InputError
-from redcal_spark.settings import setting
+from redcal_spark.settings import MAX_CLASSES, setting
 
 MAX_TOLD = 100  # missing columns
 MAX_LISTED = 200

@@ -19,7 +19,6 @@ Floats = npt.NDArray[np.float64]
 
 BITS = 26
 ONE = 1 << BITS
-MAX_CLASSES = 16_384
 MAX_ROWS = 1 << 37  # int64 sums of grid integers are exact below this
 
 _GROUP = 1_024

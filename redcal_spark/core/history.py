@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from redcal_spark.core.blocks import Block
-from redcal_spark.core.kernel import BlockScan, Classified, Index, Rows, Rules
+from redcal_spark.core.kernel import BlockScan, Classified, Index, Rules
 from redcal_spark.core.metrics import Totals, measure
 from redcal_spark.core.paired import NOWHERE, Paired, Pairing, Range, brier_ranges
 from redcal_spark.core.patches import Patch
+from redcal_spark.core.rows import Rows
 
 POINTS = 200  # of a calibration everywhere, evenly spaced
 ROWS_MEASURED = 10**8  # a calibration of very many rows gets fewer points

@@ -11,9 +11,18 @@ import numpy as np
 
 from redcal_spark.core.blocks import Block, label_rows
 from redcal_spark.core.fixed_point import BITS, ONE, Grid, Ints, sum_of_squares
-from redcal_spark.core.kernel import Classified, Rules, chunks, classify, event_counts, respond
-from redcal_spark.core.losses import Actions, LossFamily
+from redcal_spark.core.kernel import (
+    Classified,
+    Rules,
+    beyond_gap,
+    chunks,
+    classify,
+    event_counts,
+    respond,
+)
+from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.paired import Paired
+from redcal_spark.core.responses import Actions
 from redcal_spark.core.sums import cell_label_sums, cell_score_sums
 
 PAIR_NUMBERS = 1 << 22  # label sums by pairs of actions, of all losses together: 32 MB a task
@@ -103,9 +112,7 @@ def measure(
     actions, events = known or classify(block, rules)
     gaps = np.zeros(d, np.int64)
     if rules.gap is not None:
-        part = rules.coordinates
-        far = np.abs(block.f1[:, part] - block.f2[:, part]) > rules.gap
-        gaps[part] = np.count_nonzero(far, axis=0)
+        gaps[rules.coordinates] = np.count_nonzero(beyond_gap(block, rules), axis=0)
     one, two = (cell_label_sums(a, y, d, losses) for a in actions)
     return Totals(
         block.rows,

@@ -13,12 +13,13 @@ import pyarrow as pa
 
 from redcal_spark.core.columns import Columns, Layout, ScoreColumns
 from redcal_spark.core.fixed_point import Grid, from_grid
-from redcal_spark.core.kernel import Rules, replay
+from redcal_spark.core.kernel import Rules
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.normalised import check_normalise, normalised
 from redcal_spark.core.patches import Patch
 from redcal_spark.core.reading import BadRows, Mask, read
 from redcal_spark.core.roles import UNKNOWN, Roles
+from redcal_spark.core.rows import replay
 from redcal_spark.errors import InputError
 from redcal_spark.settings import setting
 

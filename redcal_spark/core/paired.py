@@ -16,9 +16,11 @@ import numpy as np
 
 from redcal_spark.core.blocks import Block
 from redcal_spark.core.fixed_point import BITS, ONE, Grid, Ints
-from redcal_spark.core.kernel import Index, Rows, chunks
-from redcal_spark.core.losses import Actions, Loss
+from redcal_spark.core.kernel import Index, chunks
+from redcal_spark.core.losses import Loss
 from redcal_spark.core.patches import Patch, full_phi
+from redcal_spark.core.responses import Actions
+from redcal_spark.core.rows import Rows
 
 MODELS = 2
 

@@ -9,8 +9,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from redcal_spark.core.events import Direction
+from redcal_spark.core.events import ActionRegion, Direction, Disagreement, Event, ScoreGap
 from redcal_spark.core.fixed_point import ONE, Grid
+from redcal_spark.core.losses import LossFamily
 from redcal_spark.errors import ModelFileError
 
 Kind = Literal["reconcile", "calibrate", "score"]
@@ -39,6 +40,17 @@ class Patch:
     @property
     def shift(self) -> Grid:
         return np.array(self.phi, dtype=np.int32)
+
+    def event(self, losses: LossFamily) -> Event:
+        """The rows that the patch acts on; a calibration within a round is of its rows alone."""
+        if self.coordinate is not None and self.direction is not None:
+            return ScoreGap(self.coordinate, self.direction)
+        assert self.loss is not None
+        place = losses.place(self.loss)
+        if self.action is not None:
+            return ActionRegion(place, self.action)
+        assert self.a1 is not None and self.a2 is not None
+        return Disagreement(place, self.a1, self.a2)
 
     def to_json(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in FIELDS[:-1]} | {"phi": list(self.phi)}

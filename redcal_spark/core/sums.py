@@ -10,9 +10,11 @@ import numpy as np
 from redcal_spark.core.blocks import Block, label_rows
 from redcal_spark.core.buffers import Buffers
 from redcal_spark.core.fixed_point import ONE, Floats, Grid, Ints
-from redcal_spark.core.kernel import Index, Rows, Rules, chunks, region_of
-from redcal_spark.core.losses import Actions, LossFamily
+from redcal_spark.core.kernel import Index, Rules, chunks
+from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.patches import Patch
+from redcal_spark.core.responses import Actions
+from redcal_spark.core.rows import Rows
 
 FEW_ACTIONS = 6  # sums of so many by a product; of more by sorting the rows,
 MANY_NUMBERS = 4_096  # if there are so many for each, on average
@@ -169,19 +171,19 @@ def patch_residuals(
 def _patched(rows: Rows, patch: Patch) -> Residuals:
     """What to add to the residuals after a calibration patch of these rows."""
     losses, model = rows.rules.losses, patch.model
-    region, alone = region_of(patch, losses), len(losses) == 1
+    alone = len(losses) == 1
     actions, f, y = rows.actions[model - 1], rows.f[model - 1], rows.y
     assert y is not None
     counts = np.zeros(losses.n_cells, np.int64)
     labels, scores = (np.zeros((losses.n_cells, f.shape[1]), np.int64) for _ in range(2))
-    everything = rows.in_region(model, region)
+    everything = rows.acted_on(patch)
     with Buffers.borrowed() as room:
         for part in chunks(len(everything), losses.n_cells):
             touched = everything[part]
             before, old = actions[:, touched], None if alone else f.take(touched, axis=0)
             new = rows.shift_chunk(model, touched, patch.shift, room)
             if old is None:
-                scores[region.action] += column_sums(new)
+                scores[patch.action] += column_sums(new)
             else:
                 scores += product(membership(before, losses), new - old)
             after = actions[:, touched]

@@ -14,7 +14,6 @@ from redcal_spark.algorithms.decision_calibration import largest_above
 from redcal_spark.algorithms.redcal import more_wrong
 from redcal_spark.core.events import Disagreement
 from redcal_spark.core.fixed_point import (
-    MAX_CLASSES,
     ONE,
     exact,
     from_grid,
@@ -28,6 +27,7 @@ from redcal_spark.core.fixed_point import (
 from redcal_spark.core.losses import Loss
 from redcal_spark.core.metrics import brier_sum
 from redcal_spark.core.sums import Sums
+from redcal_spark.settings import MAX_CLASSES
 from tests import oracle
 from tests.helpers import DRAWN, squared_error
 

@@ -167,11 +167,9 @@ LONG = {
     "backends/spark/stream.py": 425,
     "report/summary.py": 400,
     "config/section.py": 390,
-    "core/kernel.py": 390,
     "backends/backend.py": 390,
     "report/actions.py": 375,
     "model/explanation.py": 370,
-    "core/losses.py": 360,
     "backends/local/files.py": 360,
 }
 

@@ -13,18 +13,10 @@ from redcal_spark.backends.threads import blas, cores, ordered
 from redcal_spark.core.buffers import Buffers
 from redcal_spark.core.events import Disagreement
 from redcal_spark.core.fixed_point import Ints
-from redcal_spark.core.kernel import (
-    BlockScan,
-    Index,
-    Rows,
-    Rules,
-    classify,
-    event_counts,
-    in_some_event,
-    region_of,
-)
+from redcal_spark.core.kernel import BlockScan, Index, Rules, classify, event_counts
 from redcal_spark.core.metrics import Totals, brier_sum, pair_counts
 from redcal_spark.core.patches import Patch
+from redcal_spark.core.rows import Rows
 from redcal_spark.core.sums import (
     GapSums,
     Residuals,
@@ -171,7 +163,7 @@ class LocalEngine:
         """Drop rows outside every event once they are half of what is held."""
         held = sum(map(len, self._parts))
         if 2 * sum(int(c.sum()) for c in self._counts) < held:
-            kept = [part.take(np.flatnonzero(in_some_event(part.events))) for part in self._parts]
+            kept = [part.take(part.active()) for part in self._parts]
             self._parts = [part for part in kept if len(part)]
 
 
@@ -224,10 +216,8 @@ class LocalRegion:
         self._known = None
 
         def shift(piece: Rows) -> None:
-            if patch.kind == "reconcile":
-                rows = np.arange(len(piece))
-            else:
-                rows = piece.in_region(patch.model, region_of(patch, piece.rules.losses))
+            whole = patch.kind == "reconcile"
+            rows = np.arange(len(piece)) if whole else piece.acted_on(patch)
             piece.shift(patch.model, rows, patch.shift)
 
         list(self._each(shift, self._pieces))

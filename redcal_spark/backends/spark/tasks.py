@@ -29,7 +29,7 @@ from redcal_spark.core.columns import Layout
 from redcal_spark.core.events import Disagreement
 from redcal_spark.core.fixed_point import Ints
 from redcal_spark.core.history import Measured, added
-from redcal_spark.core.kernel import Rows, Rules, event_counts, in_some_event
+from redcal_spark.core.kernel import Rules, event_counts
 from redcal_spark.core.metrics import Totals
 from redcal_spark.core.output_columns import OutputNames, extend
 from redcal_spark.core.packing import (
@@ -43,6 +43,7 @@ from redcal_spark.core.packing import (
 from redcal_spark.core.patches import Patch
 from redcal_spark.core.reading import BadRows, read
 from redcal_spark.core.roles import UNKNOWN, Roles
+from redcal_spark.core.rows import Rows
 from redcal_spark.core.scan import Scanner, ScanResult
 from redcal_spark.core.sums import gap_sums, residuals, sums
 
@@ -152,10 +153,7 @@ class KeepTask:
             return np.arange(len(rows))
         if self.keep == "frozen":
             return rows.frozen if rows.frozen is not None else np.arange(0)
-        rows.settle()
-        if self.keep == "active":
-            return np.flatnonzero(in_some_event(rows.events))
-        return rows.in_event(self.keep)
+        return rows.active() if self.keep == "active" else rows.in_event(self.keep)
 
 
 @dataclass(frozen=True)
