@@ -25,6 +25,7 @@ from redcal_spark.backends.target import Target
 from redcal_spark.backends.threads import ordered
 from redcal_spark.backends.views import Made, SomeColumns, WithIds
 from redcal_spark.config.schema import Config
+from redcal_spark.core.arrow import empty_batch
 from redcal_spark.core.columns import Layout, plan
 from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.history import Holdout, Point, history
@@ -186,8 +187,7 @@ def check_rows(
     work: Backend, table: Table, target: Target, problem: Problem, layout: Layout
 ) -> None:
     """What can be seen beforehand of writing a table's rows: columns of the target, and ids."""
-    schema = table.schema
-    nothing = pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
+    nothing = empty_batch(table.schema)
     names = target.names(problem.columns, problem.losses)
     rules = problem.rules(layout.binary)
     rows = extend(nothing, layout, rules, (), names, BadRows(), skip=target.skip)
@@ -297,7 +297,7 @@ class LocalBackend:
         return list(chain.from_iterable(found))
 
     def schema_made(self, table: Table, made: Made) -> pa.Schema:
-        none = pa.RecordBatch.from_pylist([], table.schema)
+        none = empty_batch(table.schema)
         pair, target, roles = made
         layout = plan(table.schema, pair.columns, table.name, pair.n_classes, None, labels=False)
         names = target.names(pair.columns, pair.losses)

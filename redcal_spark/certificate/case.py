@@ -19,6 +19,7 @@ from redcal_spark.core.fixed_point import BITS
 from redcal_spark.core.history import Point
 from redcal_spark.core.losses import Loss
 from redcal_spark.core.metrics import Totals
+from redcal_spark.core.parameters import Parameters
 
 MODELS: tuple[Literal[1, 2], ...] = (1, 2)
 ENDED = {
@@ -37,12 +38,8 @@ class Case:
     points: Sequence[Point]
 
     @property
-    def reconciles_decisions(self) -> bool:
-        return self.pair.parameters.algorithm in ("redcal", "dc_then_redcal")
-
-    @property
-    def alone(self) -> bool:
-        return self.pair.parameters.algorithm == "decision_calibration"
+    def given(self) -> Parameters:
+        return self.pair.parameters
 
     @property
     def d(self) -> int:
@@ -71,7 +68,7 @@ class Case:
     @property
     def calibrated_first(self) -> bool:
         """Whether a calibration everywhere came before the rounds and changed something."""
-        return self.reconciles_decisions and self.start.steps > 0
+        return self.given.reconciles_decisions and self.start.steps > 0
 
     @cached_property
     def rounds(self) -> tuple[int, int]:
@@ -97,14 +94,14 @@ class Case:
     @property
     def g(self) -> Fraction:
         """What a patch lowers the Brier score by at least, before it is rounded."""
-        if self.alone:
+        if self.given.calibrates_only:
             return self.beta**2
         return min(self.beta**2, self.eta * self.alpha**2 / (4 * self.d))
 
     @property
     def round_gain(self) -> Fraction:
         """What a round lowers the Brier score by at least, with rounding."""
-        if self.reconciles_decisions:
+        if self.given.reconciles_decisions:
             return self.eta * self.alpha**2 / (8 * self.d)
         return self.eta * self.alpha**2 / 16
 
@@ -115,7 +112,7 @@ class Case:
         Rounding costs d / 4m^2 at most, which is g / 2 where the grid is as fine as theory asks.
         On a coarser grid what is left may be nothing.
         """
-        if not self.alone and not self.reconciles_decisions:
+        if self.given.reconciles_scores:
             return self.round_gain
         if self.pair.resolved.grid_covered:
             return self.g / 2
@@ -124,8 +121,9 @@ class Case:
     @property
     def too_coarse(self) -> str | None:
         """Why nothing is known of what a patch gains, if so."""
-        known = self.patch_gain > 0 if self.alone or self.reconciles_decisions else not self.coarse
-        return None if known else COARSE
+        if self.given.reconciles_scores:
+            return self.coarse
+        return None if self.patch_gain > 0 else COARSE
 
     @property
     def not_ended(self) -> str | None:

@@ -234,7 +234,7 @@ def certify(
     else:
         checks.append(_none("patches", told, rechecked))
     checks += fitted(case)
-    if case.reconciles_decisions:
+    if case.given.reconciles_decisions:
         checks += enough_rows(case, delta)
     found = list(measures(case, "fit", fit_points))
     if holdout_points:
@@ -266,7 +266,7 @@ def _consistent(
     yield _none("status", "the run ended as it says", history_checks.status(pair, last))
     events, found = "every round took the largest event", history_checks.events(pair, fit_points)
     yield _none("events", events, found)
-    if pair.parameters.algorithm in ("decision_calibration", "dc_then_redcal"):
+    if pair.parameters.calibrates_everywhere:
         told = "calibrations took the largest gap and its mean"
         yield _none("calibrations", told, history_checks.calibrations(pair, fit_points))
     told = "the sums moved as the patches say"

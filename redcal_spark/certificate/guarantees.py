@@ -32,7 +32,7 @@ def fitted(case: Case) -> Iterator[Check]:
 def _agreement(case: Case) -> Iterator[Check]:
     """The theorem's fourth part, on the rows that were fitted."""
     last, pair = case.points[-1].totals, case.pair
-    if case.reconciles_decisions:
+    if case.given.reconciles_decisions:
         for loss, events in zip(pair.losses.losses, last.events, strict=True):
             a1, a2 = divmod(int(events.argmax()), loss.n_actions)
             yield Check.of(
@@ -47,7 +47,7 @@ def _agreement(case: Case) -> Iterator[Check]:
                 else "",
                 loss=loss.name,
             )
-    elif not case.alone:
+    elif case.given.reconciles_scores:
         yield Check.of(
             "largest_gap",
             "in no class do the scores differ by more than alpha on a mass of eta or more",
@@ -61,9 +61,9 @@ def _agreement(case: Case) -> Iterator[Check]:
 def _calibration(case: Case) -> Iterator[Check]:
     """Decision Calibration everywhere: alone at its end, before ReDCal where the rounds start."""
     pair = case.pair
-    if case.alone:
+    if case.given.calibrates_only:
         point, uncovered, when = case.points[-1], case.not_ended, ""
-    elif pair.parameters.algorithm == "dc_then_redcal":
+    elif pair.parameters.calibrates_everywhere:
         point, when = case.start, " before the first round"
         uncovered = case.not_ended if not pair.log.rounds and pair.status != "stalled" else None
     else:
@@ -125,12 +125,12 @@ def _brier(case: Case) -> Iterator[Check]:
             )
         else:
             assert not steps
-        if not case.alone:
+        if not case.given.calibrates_only:
             start = case.start
             yield Check.of(
                 "brier_decrease",
                 f"the rounds lowered the {words} by half of T alpha^2 eta / 4d at least"
-                if case.reconciles_decisions
+                if case.given.reconciles_decisions
                 else f"the rounds lowered the {words} by T eta alpha^2 / 16 at least",
                 case.brier(start, model) - case.brier(case.points[-1], model),
                 ">=",
@@ -145,19 +145,19 @@ def _brier(case: Case) -> Iterator[Check]:
 def _counts(case: Case) -> Iterator[Check]:
     """How many rounds and patches there can be."""
     pair = case.pair
-    if not case.alone:
+    if not case.given.calibrates_only:
         together = sum((case.brier(case.start, model) for model in MODELS), Fraction(0))
         yield Check.of(
             "rounds",
             "at most 8 d (B_1 + B_2) / (alpha^2 eta) rounds, B before the first of them"
-            if case.reconciles_decisions
+            if case.given.reconciles_decisions
             else "at most 16 (B_1 + B_2) / (eta alpha^2) rounds",
             Fraction(pair.log.rounds),
             "<=",
             together / case.round_gain,
             uncovered=case.coarse,
         )
-    if case.alone or case.reconciles_decisions:
+    if not case.given.reconciles_scores:
         together = sum((case.brier(case.points[0], model) for model in MODELS), Fraction(0))
         coarse = case.too_coarse
         yield Check.of(
@@ -176,7 +176,7 @@ def _losses(case: Case) -> Iterator[Check]:
     for place, loss in enumerate(pair.losses.losses):
         for model in MODELS:
             whole = change(case, place, model, case.points[0].totals, last)
-            if not case.reconciles_decisions:
+            if not case.given.reconciles_decisions:
                 yield Check.of(
                     "decision_loss",
                     "the decision loss did not rise",
@@ -184,7 +184,7 @@ def _losses(case: Case) -> Iterator[Check]:
                     "<=",
                     Fraction(0),
                     uncovered="Decision Calibration promises losses that are foreseen, not lower"
-                    if case.alone
+                    if case.given.calibrates_only
                     else "Reconcile promises nothing about decisions",
                     loss=loss.name,
                     model=model,

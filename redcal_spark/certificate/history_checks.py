@@ -267,7 +267,7 @@ def calibrations(pair: Fitted, found: Sequence[Point]) -> Iterator[str]:
 def _calibrated(pair: Fitted, found: Sequence[Point]) -> Point | None:
     """The point at which both models are calibrated everywhere, if there must be one."""
     done = pair.status == "converged"
-    if pair.parameters.algorithm == "decision_calibration":
+    if pair.parameters.calibrates_only:
         return found[-1] if done else None
     if found[-1].rounds or done or pair.status == "stalled":
         return [point for point in found if point.rounds == 0][-1]
@@ -303,9 +303,9 @@ def status(pair: Fitted, last: Totals) -> Iterator[str]:
     steps_left = len(pair.log) < given.max_steps
     if pair.status == "capped" and steps_left and pair.log.rounds < given.max_rounds:
         yield "capped, but neither max_rounds nor max_steps is reached"
-    if pair.resolved.eta is None or given.algorithm == "decision_calibration":
+    if pair.resolved.eta is None or given.calibrates_only:
         return
-    counts = (last.gaps,) if given.algorithm == "reconcile" else last.events
+    counts = (last.gaps,) if given.reconciles_scores else last.events
     largest = max(int(x.max(initial=0)) for x in counts)
     if largest >= pair.resolved.eta * n:
         if pair.status == "converged":

@@ -33,7 +33,7 @@ def statements(case: Case) -> int:
     found += len(losses) * many + many
     if case.calibrated_first:
         found += len(losses) * many
-    if case.pair.parameters.algorithm == "reconcile":
+    if case.given.reconciles_scores:
         found += pairs * (1 if case.pair.binary else case.d)
     return found
 
@@ -105,7 +105,7 @@ def holdout(held: HoldoutRows) -> Iterator[Check]:
     """What is promised of new rows, and whether the losses fell."""
     yield from _agreement(held)
     for place in range(len(held.case.pair.losses)):
-        if held.case.reconciles_decisions:
+        if held.case.given.reconciles_decisions:
             yield from _rises(held, place)
         yield from _falls(held, place)
     yield from _brier(held)
@@ -114,7 +114,7 @@ def holdout(held: HoldoutRows) -> Iterator[Check]:
 def _agreement(held: HoldoutRows) -> Iterator[Check]:
     """How much of new rows is still in an event: each event has its share of delta."""
     case, last = held.case, held.points[-1].totals
-    if case.pair.parameters.algorithm == "reconcile":
+    if case.given.reconciles_scores:
         hits = int(last.gaps.max(initial=0))
         yield Check.of(
             "largest_gap",
@@ -126,7 +126,7 @@ def _agreement(held: HoldoutRows) -> Iterator[Check]:
             uncovered="the paper promises nothing of Reconcile on new rows",
             interval=held.share(hits),
         )
-    if not case.reconciles_decisions:
+    if not case.given.reconciles_decisions:
         return
     for place, loss in enumerate(case.pair.losses.losses):
         hits = int(last.events[place].max())
@@ -226,7 +226,7 @@ def _brier(held: HoldoutRows) -> Iterator[Check]:
     """The theorem's second part on new rows, where it has one: else whether the score fell."""
     case = held.case
     first, last = held.points[0], held.points[-1]
-    proved = case.reconciles_decisions and case.coarse is None
+    proved = case.given.reconciles_decisions and case.coarse is None
     for model in MODELS:
         found = None if held.paired is None else held.paired.brier[model - 1]
         steps = case.steps[model - 1]

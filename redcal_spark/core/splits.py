@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from redcal_spark.core.arrow import empty_batch
 from redcal_spark.core.fixed_point import exact
 from redcal_spark.errors import InputError, UsageError
 
@@ -82,8 +83,7 @@ def _no_rows(schema: pa.Schema, column: str, where: str) -> pa.RecordBatch:
         raise InputError(
             f"column {column!r} not found in {where}; it has: {', '.join(schema.names)}"
         )
-    field = schema.field(column)
-    return pa.record_batch([pa.array([], field.type)], schema=pa.schema([field]))
+    return empty_batch(pa.schema([schema.field(column)]))
 
 
 def hash_column(column: pa.Array, name: str, salt: str) -> Hashes:

@@ -162,7 +162,7 @@ def gaps(report: Report, loss: int, split: str) -> tuple[list[GapLine], int]:
     drawn = [pair for pair in pairs if pair[0]["action"] in kept]
     top = max((cell["high"] for pair in drawn for cell in pair), default=1.0)
     limit = None
-    if report.parameters.algorithm in ("decision_calibration", "dc_then_redcal"):
+    if report.parameters.calibrates_everywhere:
         limit = None if report.beta is None else float(report.beta)
     order = sorted(drawn, key=lambda p: (kept.index(p[0]["action"]), p[0]["model"]))
     lines = [_gap_line(report, loss, split, pair, top, limit) for pair in order]
@@ -320,21 +320,21 @@ def to_fix(report: Report) -> tuple[list[Html], int]:
 
 def to_fix_words(report: Report) -> Html:
     """How much of it there was."""
-    n, algorithm = report.rows("fit"), report.parameters.algorithm
+    n, given = report.rows("fit"), report.parameters
     rows = joined("On the ", whole(n, "fit", "rows"), " fitted rows ")
     parts: list[Html] = []
-    if algorithm in ("decision_calibration", "dc_then_redcal"):
+    if given.calibrates_everywhere:
         found = len(report.gaps_to_fix)
         beta = f"{float(report.beta or 0):g}"
         parts.append(
             Html(f"{plural(found, 'action')} of a model had a calibration gap above beta = {beta}")
         )
-    if algorithm in ("redcal", "dc_then_redcal"):
+    if given.reconciles_decisions:
         found = len(report.events_to_fix)
         eta = f"{(report.parameters.eta or 0) * 100:g} %"
         several = "disagreement had" if found == 1 else "disagreements had"
         parts.append(Html(f"{found:,} {several} a share of eta = {eta} or more, beyond alpha"))
-    if algorithm == "reconcile":
+    if given.reconciles_scores:
         found = len(report.classes_to_fix)
         eta = f"{(report.parameters.eta or 0) * 100:g} %"
         which = plural(found, "class", "classes")

@@ -64,13 +64,13 @@ class Notice:
 
 def headline(report: Report) -> Html:
     """The finding, in one sentence."""
-    split, algorithm = report.told_split, report.parameters.algorithm
+    split, given = report.told_split, report.parameters
     if not report.log:
         return Html("Nothing had to be changed")
-    if algorithm == "reconcile":
+    if given.reconciles_scores:
         first, last = (_share_of_class(report, split, when) for when in ("before", "after"))
         return joined("The scores were apart on ", first, " of the rows; now on ", last)
-    if algorithm == "decision_calibration":
+    if given.calibrates_only:
         before, after = (largest_gap(report, split, when) for when in ("before", "after"))
         first = decimal(before, 4, split, "largest_gap", "before")
         last = decimal(after, 4, split, "largest_gap", "after")
@@ -295,11 +295,11 @@ def tiles(report: Report) -> Iterator[Tile]:
             ]
             of = f"Mean cost, {title}" if len(report.losses) > 1 else "Mean cost"
             yield _tile(of, pair, told, report.models[m - 1], "one" if m == 1 else "two")
-    if report.parameters.algorithm == "reconcile":
+    if report.parameters.reconciles_scores:
         found = [report.largest_class(split, when) for when in ("before", "after")]
         shares = [_share_of_class(report, split, when) for when in ("before", "after")]
         yield _tile("Scores apart, worst class", found, shares)
-    if report.parameters.algorithm == "decision_calibration":
+    if report.parameters.calibrates_only:
         gaps = [largest_gap(report, split, when) for when in ("before", "after")]
         told = [
             decimal(g, 4, split, "largest_gap", w)
