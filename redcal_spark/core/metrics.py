@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from redcal_spark.core.additive import Additive
 from redcal_spark.core.blocks import Block, label_rows
 from redcal_spark.core.fixed_point import BITS, ONE, Grid, Ints, sum_of_squares
 from redcal_spark.core.kernel import (
@@ -29,7 +30,7 @@ PAIR_NUMBERS = 1 << 22  # label sums by pairs of actions, of all losses together
 
 
 @dataclass(frozen=True, eq=False)
-class Totals:
+class Totals(Additive):
     """Sums over rows: integers that add up and can be taken away again.
 
     brier: per model the sum of squared errors, in units of 2^-52.
@@ -52,32 +53,6 @@ class Totals:
     pair_labels: tuple[Ints, ...] = ()
     paired: Paired | None = None
 
-    def __add__(self, other: Totals) -> Totals:
-        return self._combined(other, 1)
-
-    def __sub__(self, other: Totals) -> Totals:
-        return self._combined(other, -1)
-
-    def _combined(self, other: Totals, sign: int) -> Totals:
-        def both(a: Sequence[Ints], b: Sequence[Ints]) -> tuple[Ints, ...]:
-            return tuple(x + sign * y for x, y in zip(a, b, strict=True))
-
-        return Totals(
-            self.rows + sign * other.rows,
-            (self.brier[0] + sign * other.brier[0], self.brier[1] + sign * other.brier[1]),
-            both(self.pairs, other.pairs),
-            both(self.events, other.events),
-            both(self.labels, other.labels),  # type: ignore[arg-type]
-            both(self.scores, other.scores),  # type: ignore[arg-type]
-            self.optimum + sign * other.optimum,
-            self.gaps + sign * other.gaps,
-            both(
-                self.pair_labels or [0 * x for x in other.pair_labels],
-                other.pair_labels or [0 * x for x in self.pair_labels],
-            ),
-            _paired(self.paired, other.paired, sign),
-        )
-
     @classmethod
     def none(cls, losses: LossFamily, d: int) -> Totals:
         """The totals of no rows."""
@@ -87,12 +62,6 @@ class Totals:
         return cls(
             0, (0, 0), tuple(squares), tuple(squares), two, two, cells, np.zeros(d, np.int64)
         )
-
-
-def _paired(one: Paired | None, two: Paired | None, sign: int) -> Paired | None:
-    if one is None or two is None:
-        return one if two is None or sign < 0 else two
-    return one + two if sign > 0 else one - two
 
 
 def measure(

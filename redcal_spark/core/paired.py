@@ -14,6 +14,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from redcal_spark.core.additive import Additive
 from redcal_spark.core.blocks import Block
 from redcal_spark.core.fixed_point import BITS, ONE, Grid, Ints
 from redcal_spark.core.kernel import Index, chunks
@@ -81,7 +82,7 @@ NOWHERE = Range(0, 2 * BITS)
 
 
 @dataclass(frozen=True)
-class Moments:
+class Moments(Additive):
     """The sums of z and of z^2 over rows, as Python integers: they add up without end."""
 
     total: int = 0
@@ -95,15 +96,9 @@ class Moments:
         squares += int(np.dot(high, low)) << _HALF + 1
         return cls(int(z.sum()), squares + int(np.dot(low, low)))
 
-    def __add__(self, other: Moments) -> Moments:
-        return Moments(self.total + other.total, self.squares + other.squares)
-
-    def __sub__(self, other: Moments) -> Moments:
-        return Moments(self.total - other.total, self.squares - other.squares)
-
 
 @dataclass(frozen=True)
-class Paired:
+class Paired(Additive):
     """What changed on some rows since the first patch, per model.
 
     losses: per model and loss. rounds: the same since the first round started, which is later where
@@ -120,30 +115,6 @@ class Paired:
         """What no patch changed."""
         row = (Moments(),) * losses
         return cls(vectors, (row,) * MODELS, (row,) * MODELS, (Moments(),) * MODELS)
-
-    def __add__(self, other: Paired) -> Paired:
-        return self._combined(other, 1)
-
-    def __sub__(self, other: Paired) -> Paired:
-        return self._combined(other, -1)
-
-    def _combined(self, other: Paired, sign: int) -> Paired:
-        def both(one: Moments, two: Moments) -> Moments:
-            return one + two if sign == 1 else one - two
-
-        def rows(
-            one: tuple[tuple[Moments, ...], ...], two: tuple[tuple[Moments, ...], ...]
-        ) -> tuple[tuple[Moments, ...], ...]:
-            return tuple(tuple(map(both, a, b)) for a, b in zip(one, two, strict=True))
-
-        if self.vectors != other.vectors:
-            raise ValueError("labels are vectors on some rows and classes on others")
-        return Paired(
-            self.vectors,
-            rows(self.losses, other.losses),
-            rows(self.rounds, other.rounds),
-            tuple(map(both, self.brier, other.brier)),
-        )
 
 
 class Pairing:

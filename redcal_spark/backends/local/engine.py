@@ -116,12 +116,9 @@ class LocalEngine:
         known, j = self.gaps(), patch.coordinate
         assert j is not None
         new = self._gap_sums([j])
-        for old, fresh in (
-            (known.rows, new.rows),
-            (known.labels, new.labels),
-            *zip(known.scores, new.scores, strict=True),
-        ):
-            old[:, j] = fresh[:, j]
+        fresh = new.to_arrays()
+        for name, old in known.to_arrays().items():
+            old[:, j] = fresh[name][:, j]
 
     def close(self) -> None:
         self._parts, self._rooms = [], []
@@ -143,10 +140,8 @@ class LocalEngine:
         return self._parts[0].f[0].shape[1] if self._parts else 0
 
     def _gap_sums(self, coordinates: Iterable[int]) -> GapSums:
-        wanted = list(coordinates)
-        d = self._n_classes()
-        rows, labels, one, two = (np.zeros((2, d), np.int64) for _ in range(4))
-        empty = GapSums(rows, labels, (one, two))
+        wanted, shape = list(coordinates), (2, self._n_classes())
+        empty = GapSums(*(np.zeros(shape, np.int64) for _ in range(4)))
         found = self._each(lambda part: gap_sums(part.current(), self.rules, wanted), self._parts)
         return sum(found, empty)
 
