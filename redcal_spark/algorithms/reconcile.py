@@ -34,7 +34,7 @@ def reconcile(engine: Engine, run: Trajectory) -> Status:
             return "stalled"
         if run.out_of_steps:
             return "capped"
-        engine.patch(patch := run.score(ScoreGap(j, SIDES[side]), model, rows, phi))
+        engine.patch(patch := run.patch(ScoreGap(j, SIDES[side]), model, rows, phi))
         run.round_ended(patch)
 
 

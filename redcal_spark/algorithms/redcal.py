@@ -35,7 +35,7 @@ def redcal(engine: Engine, run: Trajectory) -> Status:
         if run.out_of_steps:
             return "capped"
 
-        region.patch(patch := run.reconcile(event, model, rows, phi))
+        region.patch(patch := run.patch(event, model, rows, phi))
         bound = calibration_bound(sums, event, model, engine.rows, run)
         finished = calibrate(region, model, bound, run, patch.round)
         region.close()

@@ -13,10 +13,10 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Literal
 
-from redcal_spark.certificate.history_checks import quantised_cost
+from redcal_spark.certificate.history_checks import cost_change
 from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.fixed_point import BITS
-from redcal_spark.core.history import Point
+from redcal_spark.core.history import Point, rounds_start
 from redcal_spark.core.losses import Loss
 from redcal_spark.core.metrics import Totals
 from redcal_spark.core.parameters import Parameters
@@ -62,8 +62,7 @@ class Case:
 
     @cached_property
     def start(self) -> Point:
-        """Where the rounds start: after the calibration everywhere, if there was one."""
-        return [point for point in self.points if point.rounds == 0][-1]
+        return rounds_start(self.points)
 
     @property
     def calibrated_first(self) -> bool:
@@ -84,12 +83,12 @@ class Case:
 
     def pickers(self, model: int) -> dict[str, int]:
         """The losses that picked rounds that patched a model, and the first round of each."""
-        found: dict[str, int] = {}
+        first: dict[str, int] = {}
         for patch in self.pair.log:
             if patch.kind == "reconcile" and patch.model == model:
                 assert patch.loss is not None and patch.round is not None
-                found.setdefault(patch.loss, patch.round)
-        return found
+                first.setdefault(patch.loss, patch.round)
+        return first
 
     @property
     def g(self) -> Fraction:
@@ -173,6 +172,6 @@ class Case:
 
 def change(case: Case, loss: int, model: int, before: Totals, after: Totals) -> Fraction:
     """The mean change of the quantised loss."""
-    cells, found = case.pair.losses.cells(loss), case.pair.losses[loss]
-    change = quantised_cost((after.labels[model - 1] - before.labels[model - 1])[cells], found)
-    return Fraction(change, after.rows << BITS + found.bits)
+    losses = case.pair.losses
+    moved = cost_change(losses, loss, model, before, after)
+    return Fraction(moved, after.rows << BITS + losses[loss].bits)

@@ -72,13 +72,12 @@ def _calibration(case: Case) -> Iterator[Check]:
         uncovered = f"{pair.zero_calibrations} calibrations ended on a patch that rounds to nothing"
     for place, loss in enumerate(pair.losses.losses):
         for model in MODELS:
-            totals, cells = point.totals, pair.losses.cells(place)
-            residuals = (totals.labels[model - 1] - totals.scores[model - 1])[cells]
+            residuals = point.totals.residuals(model)[pair.losses.cells(place)]
             action, square = largest_norm(residuals)
             yield Check.of(
                 "calibration_gap",
                 f"the mean residual of every action has a norm of at most beta{when}",
-                Root(mean_square(square, totals.rows)),
+                Root(mean_square(square, point.totals.rows)),
                 "<=",
                 case.beta,
                 uncovered=uncovered,
@@ -93,7 +92,6 @@ def _brier(case: Case) -> Iterator[Check]:
     words = case.brier_words
     parts = list(zip(pairwise(case.points), segments(case.pair.log, case.points), strict=True))
     for model in MODELS:
-        steps, rounds = case.steps[model - 1], case.rounds[model - 1]
         falls = [
             ((case.brier(one, model) - case.brier(two, model)) / len(part), part)
             for (one, two), part in parts
@@ -101,14 +99,14 @@ def _brier(case: Case) -> Iterator[Check]:
         ]
         if falls:
             least, part = min(falls, key=lambda fall: fall[0])
-            told = f"least from patch {part[0].step} to {part[-1].step}"
+            where = f"least from patch {part[0].step} to {part[-1].step}"
             yield Check.of(
                 "brier_falls",
                 f"between any two points of the history the patched model's {words} fell",
                 least,
                 ">",
                 Fraction(0),
-                why=told,
+                why=where,
                 model=model,
                 scale=case.brier_scale,
             )
@@ -119,12 +117,10 @@ def _brier(case: Case) -> Iterator[Check]:
                 ">",
                 case.patch_gain,
                 uncovered=case.too_coarse,
-                why=told,
+                why=where,
                 model=model,
                 scale=case.brier_scale,
             )
-        else:
-            assert not steps
         if not case.given.calibrates_only:
             start = case.start
             yield Check.of(
@@ -134,9 +130,9 @@ def _brier(case: Case) -> Iterator[Check]:
                 else f"the rounds lowered the {words} by T eta alpha^2 / 16 at least",
                 case.brier(start, model) - case.brier(case.points[-1], model),
                 ">=",
-                rounds * case.round_gain,
+                case.rounds[model - 1] * case.round_gain,
                 uncovered=case.coarse,
-                why=f"T = {rounds}",
+                why=f"T = {case.rounds[model - 1]}",
                 model=model,
                 scale=case.brier_scale,
             )

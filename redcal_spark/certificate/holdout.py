@@ -6,13 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-import numpy as np
-
 from redcal_spark.certificate.case import MODELS, Case, change
 from redcal_spark.certificate.check import Check, Measure, SplitName, When
 from redcal_spark.certificate.exact_numbers import at_least
 from redcal_spark.certificate.intervals import Interval, Level
-from redcal_spark.core.history import Point
+from redcal_spark.core.history import Point, rounds_start
 from redcal_spark.core.metrics import Metrics
 from redcal_spark.core.paired import NOWHERE, Moments, Paired, Range, brier_ranges, loss_range
 
@@ -29,13 +27,13 @@ def statements(case: Case) -> int:
     """
     losses, many = case.pair.losses.losses, len(MODELS)
     pairs = many * (many - 1) // 2
-    found = pairs * sum(loss.n_actions * (loss.n_actions - 1) for loss in losses)
-    found += len(losses) * many + many
+    intervals = pairs * sum(loss.n_actions * (loss.n_actions - 1) for loss in losses)
+    intervals += len(losses) * many + many
     if case.calibrated_first:
-        found += len(losses) * many
+        intervals += len(losses) * many
     if case.given.reconciles_scores:
-        found += pairs * (1 if case.pair.binary else case.d)
-    return found
+        intervals += pairs * (1 if case.pair.binary else case.d)
+    return intervals
 
 
 @dataclass(frozen=True)
@@ -56,7 +54,7 @@ class HoldoutRows:
 
     @property
     def start(self) -> Point:
-        return [point for point in self.points if point.rounds == 0][-1]
+        return rounds_start(self.points)
 
     @property
     def undecided(self) -> str | None:
@@ -80,9 +78,10 @@ class HoldoutRows:
     def fall(self, place: int, model: int) -> Interval | None:
         """By how much a loss fell, in the user's units, which the grid rounds a little."""
         paired, loss = self.paired, self.case.pair.losses[place]
-        found = None if paired is None else paired.losses[model - 1][place]
-        rise = self.mean(found, self.loss_within(place))
-        if paired is None or rise is None:
+        if paired is None:
+            return None
+        rise = self.mean(paired.losses[model - 1][place], self.loss_within(place))
+        if rise is None:
             return None
         scale = loss.scale
         more = 2 * scale / (1 << loss.bits) * (loss.n_classes if paired.vectors else 1)
@@ -97,8 +96,8 @@ class HoldoutRows:
     def share(self, hits: int) -> Interval | None:
         return None if self.rows < 2 else self.level.share(hits, self.rows)
 
-    def mean(self, found: Moments | None, within: Range) -> Interval | None:
-        return None if found is None or self.rows < 2 else self.level.mean(found, within, self.rows)
+    def mean(self, sums: Moments | None, within: Range) -> Interval | None:
+        return None if sums is None or self.rows < 2 else self.level.mean(sums, within, self.rows)
 
 
 def holdout(held: HoldoutRows) -> Iterator[Check]:
@@ -151,8 +150,8 @@ def _rises(held: HoldoutRows, place: int) -> Iterator[Check]:
         moved = bool(case.rounds[model - 1])
         interval: Interval | None = held.nothing  # of no row, whichever
         if moved:
-            found = None if held.paired is None else held.paired.rounds[model - 1][place]
-            interval = held.mean(found, held.loss_within(place))
+            sums = None if held.paired is None else held.paired.rounds[model - 1][place]
+            interval = held.mean(sums, held.loss_within(place))
         yield Check.of(
             "decision_loss",
             "the rounds raised the decision loss by at most twice the bound of the fitting rows",
@@ -228,7 +227,7 @@ def _brier(held: HoldoutRows) -> Iterator[Check]:
     first, last = held.points[0], held.points[-1]
     proved = case.given.reconciles_decisions and case.coarse is None
     for model in MODELS:
-        found = None if held.paired is None else held.paired.brier[model - 1]
+        sums = None if held.paired is None else held.paired.brier[model - 1]
         steps = case.steps[model - 1]
         yield Check.of(
             "brier_decrease",
@@ -242,12 +241,12 @@ def _brier(held: HoldoutRows) -> Iterator[Check]:
             undecided=held.undecided,
             undone=held.undone,
             model=model,
-            interval=held.mean(found, held.brier_within(model)),
+            interval=held.mean(sums, held.brier_within(model)),
             scale=case.brier_scale,
         )
 
 
-# --- what is told besides -------------------------------------------------------------------------
+# --- what is shown besides ------------------------------------------------------------------------
 
 
 def measures(case: Case, split: SplitName, points: Sequence[Point]) -> Iterator[Measure]:
@@ -255,16 +254,14 @@ def measures(case: Case, split: SplitName, points: Sequence[Point]) -> Iterator[
     losses = case.pair.losses
     whens: tuple[tuple[When, Point], ...] = (("before", points[0]), ("after", points[-1]))
     for when, point in whens:
-        totals, metrics = point.totals, Metrics(point.totals, losses)
+        metrics = Metrics(point.totals, losses)
         for model in MODELS:
             yield Measure("brier", split, when, metrics.brier(model), model=model)
         for place, loss in enumerate(losses.losses):
             for model in MODELS:
                 cost = metrics.decision_loss(place, model)
                 yield Measure("decision_loss", split, when, cost, loss.name, model)
-            pairs, events = totals.pairs[place], totals.events[place]
-            for name, rows in (
-                ("disagreement", int(pairs.sum() - np.trace(pairs))),
-                ("in_some_event", int(events.sum())),
-            ):
-                yield Measure(name, split, when, Fraction(rows, totals.rows), loss.name)
+            apart = metrics.disagreement(place)
+            yield Measure("disagreement", split, when, apart, loss.name)
+            in_events = Fraction(int(metrics.totals.events[place].sum()), metrics.rows)
+            yield Measure("in_some_event", split, when, in_events, loss.name)

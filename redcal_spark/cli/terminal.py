@@ -23,7 +23,7 @@ from rich.text import Text
 from redcal_spark.cli.log_lines import Context
 from redcal_spark.cli.streams import Screen, printable
 from redcal_spark.core.losses import LossFamily
-from redcal_spark.core.metrics import Metrics
+from redcal_spark.core.metrics import Metrics, brier_words
 from redcal_spark.core.patches import Patch, PatchLog
 from redcal_spark.runs.ledger import RunRow
 from redcal_spark.runs.outcome import Listener
@@ -239,7 +239,7 @@ def before_and_after(
     columns = [metrics for pair in found.values() for metrics in pair]
     table.add_row("rows", *(f"{m.rows:,}" for m in columns))
     for i, model in enumerate(models, 1):
-        told = f"{columns[0].brier_words}, {model}"
+        told = f"{brier_words(columns[0].binary)}, {model}"
         table.add_row(told, *(f"{float(m.usual_brier(i)):.4f}" for m in columns))
     for place, loss in enumerate(losses.losses):
         for i, model in enumerate(models, 1):

@@ -18,8 +18,8 @@ Array = npt.NDArray[Any]
 class Additive:
     """Sums: numbers, arrays, other statistics, and tuples of these.
 
-    A flag must be the same on both sides. What one side has not, None or an empty tuple, is that of
-    the other.
+    A flag is the same on both sides. What one side has not, None or an empty tuple, is that of the
+    other.
     """
 
     def __add__(self, other: Self) -> Self:
@@ -54,8 +54,6 @@ class Additive:
 
 def _merged(one: Any, two: Any, how: Callable[[Any, Any], Any]) -> Any:
     if isinstance(one, bool):
-        if one != two:
-            raise ValueError(f"a flag is {one} on one side and {two} on the other")
         return one
     if isinstance(one, tuple) and one and two:
         return tuple(_merged(a, b, how) for a, b in zip(one, two, strict=True))

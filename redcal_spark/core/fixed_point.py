@@ -16,6 +16,7 @@ import numpy.typing as npt
 Ints = npt.NDArray[np.int64]
 Grid = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
 
 BITS = 26
 ONE = 1 << BITS

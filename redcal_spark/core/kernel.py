@@ -56,10 +56,10 @@ class Rules:
 def respond(f: Floats, losses: LossFamily) -> Actions:
     """Best responses to grid values, loss x row."""
     actions = np.empty((len(losses), len(f)), losses.action_type)
-    with Buffers.borrowed() as room:
+    with Buffers.borrowed() as buffers:
         for part in chunks(len(f), losses.n_cells):
             for group in losses.groups:
-                scores = group.scores(f[part], room)
+                scores = group.scores(f[part], buffers)
                 actions[group.index, part] = cheapest(scores, losses.action_type)
     return actions
 
@@ -71,14 +71,14 @@ def classify(block: Block, rules: Rules) -> Classified:
     events = np.full((len(losses), block.rows), losses.no_event, losses.event_type)
     if not len(losses):
         return actions, events
-    with Buffers.borrowed() as room:
+    with Buffers.borrowed() as buffers:
         for part in chunks(block.rows, losses.n_cells):
             f1, f2 = block.f1[part], block.f2[part]
             # one model after the other: half as many calls, each twice as long
-            rows = room.array("rows", (2 * len(f1), block.n_classes), np.float64)
+            rows = buffers.array("rows", (2 * len(f1), block.n_classes), np.float64)
             rows[: len(f1)], rows[len(f1) :] = f1, f2
             for group in losses.groups:
-                scores = group.scores(rows, room)
+                scores = group.scores(rows, buffers)
                 chosen, best = best_response(scores, losses.action_type)
                 for i, place in enumerate(group.index):
                     actions[0][place, part], actions[1][place, part] = chosen[i].reshape(2, -1)
@@ -129,13 +129,12 @@ def event_counts(events: Actions, losses: LossFamily) -> list[Ints]:
 
 @dataclass(frozen=True)
 class BlockScan:
-    """What one look at a block gives: how many rows, how many in every event, and the active rows.
+    """What one look at a block gives: how many rows are in every event, and the active rows.
 
     At the end of a round a row outside every event is never patched again, so that a run needs only
     the active ones. Decision Calibration everywhere keeps them all.
     """
 
-    rows: int
     counts: list[Ints]
     active: Block
     classified: Classified
@@ -151,10 +150,10 @@ def scan(
 ) -> BlockScan:
     actions, events = known or classify(block, rules)
     if everywhere:
-        return BlockScan(block.rows, event_counts(events, rules.losses), block, (actions, events))
+        return BlockScan(event_counts(events, rules.losses), block, (actions, events))
     index = active(block, events, rules)
     chosen = [a.take(index, axis=1) for a in actions], events.take(index, axis=1)
     # for Reconcile rows are chosen by their scores; else every event is among the chosen
     counted = events if rules.gap is not None else chosen[1]
     counts = event_counts(counted, rules.losses)
-    return BlockScan(block.rows, counts, block.take(index), chosen)
+    return BlockScan(counts, block.take(index), chosen)

@@ -33,7 +33,7 @@ class Loss:
 
     @classmethod
     def of(cls, name: str, costs: Any, actions: Sequence[str] | None = None) -> Loss:
-        """Check a matrix the user gave. BadRows are told all at once."""
+        """Check a matrix the user gave. Every problem is told at once."""
         given, problems = read_costs(costs)
         if given is not None:
             matrix = given.matrix
@@ -174,15 +174,15 @@ class LossFamily:
     def __init__(self, losses: Sequence[Loss]):
         widths = {loss.n_classes for loss in losses}
         if len(widths) > 1:
-            told = ", ".join(f"{loss.name!r} has {loss.n_classes}" for loss in losses)
-            raise UsageError(f"losses must have the same number of classes (columns): {told}")
+            each = ", ".join(f"{loss.name!r} has {loss.n_classes}" for loss in losses)
+            raise UsageError(f"losses must have the same number of classes (columns): {each}")
         names = [loss.name for loss in losses]
         if len(set(names)) < len(names):
             raise UsageError(f"loss names repeat: {', '.join(names)}")
         named = [loss for loss in losses if loss.classes is not None]
         if len({loss.classes for loss in named}) > 1:
-            told = "; ".join(f"{loss.name!r}: {_listed(loss.classes)}" for loss in named)
-            raise UsageError(f"losses must have the same classes (columns) in one order: {told}")
+            each = "; ".join(f"{loss.name!r}: {_listed(loss.classes)}" for loss in named)
+            raise UsageError(f"losses must have the same classes (columns) in one order: {each}")
         self.classes = named[0].classes if named else None
         self.losses = tuple(losses)
         sizes = [loss.n_actions for loss in losses]
@@ -214,7 +214,7 @@ class LossFamily:
                 "losses: must be a mapping of names to cost matrices (action x class), "
                 f"got {type(losses).__name__}"
             )
-        found, problems = [], []
+        family, problems = [], []
         for name, given in losses.items():
             given = given if isinstance(given, Mapping) else {"costs": given}
             unknown = set(given) - {"costs", "actions"}
@@ -222,12 +222,12 @@ class LossFamily:
                 problems.append(f"loss {name!r}: takes 'costs' and 'actions', got {sorted(given)}")
                 continue
             try:
-                found.append(Loss.of(str(name), given["costs"], given.get("actions")))
+                family.append(Loss.of(str(name), given["costs"], given.get("actions")))
             except UsageError as err:
                 problems.append(str(err))
         if problems:
             raise UsageError("; ".join(problems))
-        return cls(found)
+        return cls(family)
 
     def _group(self, k: int) -> LossGroup:
         index = np.array([i for i, loss in enumerate(self.losses) if loss.n_actions == k])
@@ -272,11 +272,11 @@ class LossFamily:
     @classmethod
     def from_json(cls, data: Sequence[Mapping[str, Any]], quantised: bool) -> LossFamily:
         """Integers that are not those of the costs are refused."""
-        found = cls([Loss.of(x["name"], x["costs"], x["actions"]) for x in data])
-        for loss, given in zip(found.losses, data if quantised else (), strict=False):
+        family = cls([Loss.of(x["name"], x["costs"], x["actions"]) for x in data])
+        for loss, given in zip(family.losses, data if quantised else (), strict=False):
             if (given["bits"], given["quantised"]) != (loss.bits, loss.quantised.tolist()):
                 raise ModelFileError(
                     f"damaged model: loss {loss.name!r}: the quantised costs are not those of its "
                     "costs"
                 )
-        return found
+        return family

@@ -53,6 +53,10 @@ class Totals(Additive):
     pair_labels: tuple[Ints, ...] = ()
     paired: Paired | None = None
 
+    def residuals(self, model: int) -> Ints:
+        """Sums of y - f, cell x class."""
+        return self.labels[model - 1] - self.scores[model - 1]
+
     @classmethod
     def none(cls, losses: LossFamily, d: int) -> Totals:
         """The totals of no rows."""
@@ -101,12 +105,12 @@ def measure(
 
 def pair_counts(actions: Sequence[Actions], losses: LossFamily) -> list[Ints]:
     """Rows by the actions of both models, per loss."""
-    found = []
+    counts = []
     for loss, a1, a2 in zip(losses.losses, *actions, strict=True):
         k = loss.n_actions
         both = np.bincount(a1.astype(np.intp) * k + a2, minlength=k * k)
-        found.append(both.astype(np.int64).reshape(k, k))
-    return found
+        counts.append(both.astype(np.int64).reshape(k, k))
+    return counts
 
 
 def brier_sum(f: Grid, y: Grid) -> int:
@@ -141,11 +145,11 @@ def pair_label_sums(
     actions: Sequence[Actions], y: Grid, d: int, losses: LossFamily
 ) -> tuple[Ints, ...]:
     """Label sums by the actions of both models, per loss, as far as PAIR_NUMBERS goes."""
-    found, left = [], PAIR_NUMBERS
+    by_loss, left = [], PAIR_NUMBERS
     for loss, a1, a2 in zip(losses.losses, *actions, strict=True):
         k = loss.n_actions
         if k * k * d > left:
-            found.append(np.zeros((0, 0, d), np.int64))
+            by_loss.append(np.zeros((0, 0, d), np.int64))
             continue
         left -= k * k * d
         pair = a1.astype(np.intp) * k + a2
@@ -154,8 +158,8 @@ def pair_label_sums(
         else:  # sums of a batch are exact in float64
             columns = (np.bincount(pair, y[:, j], minlength=k * k) for j in range(d))
             sums = np.stack(list(columns), axis=1)
-        found.append(sums.astype(np.int64).reshape(k, k, d))
-    return tuple(found)
+        by_loss.append(sums.astype(np.int64).reshape(k, k, d))
+    return tuple(by_loss)
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,11 +184,6 @@ class Metrics:
     def usual_brier(self, model: int) -> Fraction:
         """As people know it: of one column P(1) the mean of (f - y)^2, half of the sum."""
         return self.brier(model) / 2 if self.binary else self.brier(model)
-
-    @property
-    def brier_words(self) -> str:
-        """Which Brier score that is."""
-        return brier_words(self.binary)
 
     def decision_loss(self, loss: int, model: int) -> Fraction:
         """Mean cost of the model's best responses, in the user's units."""
@@ -214,9 +213,8 @@ class Metrics:
     def squared_calibration_gaps(self, loss: int, model: int) -> list[Fraction]:
         """Per action of a loss, the squared norm of the mean residual vector."""
         cells = self.losses.cells(loss)
-        rest = (self.totals.labels[model - 1] - self.totals.scores[model - 1])[cells]
-        whole = (self.rows << BITS) ** 2
-        return [Fraction(sum(x * x for x in row), whole) for row in rest.tolist()]
+        sums = self.totals.residuals(model)[cells].tolist()
+        return [Fraction(sum(x * x for x in row), (self.rows << BITS) ** 2) for row in sums]
 
     def squared_calibration_gap(self, loss: int, model: int) -> Fraction:
         """The largest of them."""

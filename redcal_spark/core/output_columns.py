@@ -12,12 +12,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from redcal_spark.core.columns import Columns, Layout, ScoreColumns
-from redcal_spark.core.fixed_point import Grid, from_grid
+from redcal_spark.core.fixed_point import Grid, Mask, from_grid
 from redcal_spark.core.kernel import Rules
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.normalised import check_normalise, normalised
 from redcal_spark.core.patches import Patch
-from redcal_spark.core.reading import BadRows, Mask, read
+from redcal_spark.core.reading import BadRows, read
 from redcal_spark.core.roles import UNKNOWN, Roles
 from redcal_spark.core.rows import replay
 from redcal_spark.errors import InputError
@@ -86,15 +86,15 @@ class OutputNames:
         return f"valid{self._tag}"
 
     def all(self, skip: bool) -> list[str]:
-        found = self.scores
+        names = self.scores
         for loss in self.losses.losses:
             for when in ("before", "after"):
-                found += [self.action(loss.name, model, when) for model in (1, 2)]
-            found.append(self.agree(loss.name))
-        found.append(self.touched)
+                names += [self.action(loss.name, model, when) for model in (1, 2)]
+            names.append(self.agree(loss.name))
+        names.append(self.touched)
         if self.roles:
-            found.append(self.split)
-        return [*found, *([self.valid] if skip else [])]
+            names.append(self.split)
+        return [*names, *([self.valid] if skip else [])]
 
     def check(self, existing: Iterable[str], skip: bool, where: str) -> None:
         """New columns never replace old ones."""
@@ -142,11 +142,11 @@ def extend(
     touched = [t & valid for t in done.touched]
     arrays: dict[str, pa.Array] = {}
     for model in (1, 2):
-        found = _scores(batch, layout, model, done.f[model - 1], touched[model - 1], valid)
-        arrays.update(zip(names.of_model(model), found, strict=True))
+        columns = _scores(batch, layout, model, done.f[model - 1], touched[model - 1], valid)
+        arrays.update(zip(names.of_model(model), columns, strict=True))
     for model in (1, 2) if names.normalise else ():
-        found = normalised(done.f[model - 1], valid, layout.forms[model - 1])
-        arrays.update(zip(names.normalised(model), found, strict=True))
+        columns = normalised(done.f[model - 1], valid, layout.forms[model - 1])
+        arrays.update(zip(names.normalised(model), columns, strict=True))
     for place, loss in enumerate(names.losses.losses):
         called = pa.array(loss.actions, pa.string())
         for when, actions in (("before", done.before), ("after", done.after)):

@@ -20,6 +20,8 @@ from redcal_spark.errors import RunError, ScratchError
 
 DAMAGED = "a packed block is damaged: its checksum does not fit"
 
+PAIRED = ("losses", "rounds", "brier")
+
 _MAGIC = b"rdcl"
 _HEAD = struct.Struct("<4sII")  # magic, checksum of all that follows, length of the description
 _TYPES = ("int32", "int64", "bool", "uint8", "uint16", "uint32")
@@ -104,37 +106,28 @@ def _counts(totals: Totals) -> dict[str, Any]:
     """What is no array. Brier sums do not fit int64: they travel as text."""
     data: dict[str, Any] = {"rows": totals.rows, "brier": [str(b) for b in totals.brier]}
     if totals.paired is not None:
-        data["paired"] = _paired_to_plain(totals.paired)
+        data["paired"] = {"vectors": totals.paired.vectors} | {
+            name: _texts(getattr(totals.paired, name)) for name in PAIRED
+        }
     return data
 
 
 def _totals(data: Mapping[str, Any], arrays: Mapping[str, Array], prefix: str) -> Totals:
     brier = tuple(int(b) for b in data["brier"])
-    paired = _paired_from_plain(data["paired"]) if "paired" in data else None
+    paired = data.get("paired")
+    if paired is not None:
+        paired = Paired(paired["vectors"], *(_moments(paired[name]) for name in PAIRED))
     return Totals.from_arrays(arrays, prefix, rows=data["rows"], brier=brier, paired=paired)
 
 
-def _paired_to_plain(paired: Paired) -> dict[str, Any]:
+def _texts(sums: Any) -> list[Any]:
     """Sums of squares do not fit int64 either."""
-
-    def texts(row: Sequence[Moments]) -> list[list[str]]:
-        return [[str(m.total), str(m.squares)] for m in row]
-
-    return {
-        "vectors": paired.vectors,
-        "losses": [texts(row) for row in paired.losses],
-        "rounds": [texts(row) for row in paired.rounds],
-        "brier": texts(paired.brier),
-    }
+    if isinstance(sums, Moments):
+        return [str(sums.total), str(sums.squares)]
+    return [_texts(part) for part in sums]
 
 
-def _paired_from_plain(data: Mapping[str, Any]) -> Paired:
-    def moments(row: Sequence[Sequence[str]]) -> tuple[Moments, ...]:
-        return tuple(Moments(int(total), int(squares)) for total, squares in row)
-
-    return Paired(
-        data["vectors"],
-        tuple(map(moments, data["losses"])),
-        tuple(map(moments, data["rounds"])),
-        moments(data["brier"]),
-    )
+def _moments(texts: Any) -> Any:
+    if texts and isinstance(texts[0], str):
+        return Moments(*map(int, texts))
+    return tuple(map(_moments, texts))

@@ -112,11 +112,11 @@ def few_rows(parameters: Parameters, rows: int) -> str | None:
     least = None if eta is None else max(1, ceil(exact(eta) * rows))
     if rows >= FEW and least != 1:
         return None
-    told = "1 row" if rows == 1 else f"{rows:,} rows"
+    basis = "1 row" if rows == 1 else f"{rows:,} rows"
     if least is not None:
         event = "one row" if least == 1 else f"{least} rows"
-        told += f", where an event of {event} reaches {setting('eta', eta)},"
-    return f"the fit rests on {told} and may not hold on other rows"
+        basis += f", where an event of {event} reaches {setting('eta', eta)},"
+    return f"the fit rests on {basis} and may not hold on other rows"
 
 
 def beta_warning(parameters: Parameters, rows: int) -> str | None:
@@ -136,9 +136,9 @@ def beta_warning(parameters: Parameters, rows: int) -> str | None:
 
 def one_class(totals: Totals, names: Sequence[str] | None) -> str | None:
     """Labels that are all alike are seldom what someone meant; for Reconcile they are not known."""
-    found = np.flatnonzero(totals.labels[0].sum(axis=0))
-    if len(found) != 1:
+    classes = np.flatnonzero(totals.labels[0].sum(axis=0))
+    if len(classes) != 1:
         return None
-    k = int(found[0])
+    k = int(classes[0])
     called = f"class {k}" if names is None else repr(names[k])
     return f"all {totals.rows:,} fitting rows have the same label, {called}"

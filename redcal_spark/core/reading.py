@@ -13,10 +13,8 @@ import pyarrow.compute as pc
 
 from redcal_spark.core.blocks import Block
 from redcal_spark.core.columns import Layout, value_of
-from redcal_spark.core.fixed_point import ONE, Floats, Grid, on_grid, to_grid
+from redcal_spark.core.fixed_point import ONE, Floats, Grid, Mask, on_grid, to_grid
 from redcal_spark.errors import InputError
-
-Mask = npt.NDArray[np.bool_]
 
 SUM_TOLERANCE = ONE // 1_000  # rows further than this from 1 are told: softmax noise is far below
 EXAMPLES = 3
@@ -32,22 +30,22 @@ class BadRows:
     """Bad rows, by column and kind, with the first few of each. Adds up over batches."""
 
     def __init__(self) -> None:
-        self.found: dict[tuple[str, str], BadRow] = {}
+        self.kinds: dict[tuple[str, str], BadRow] = {}
 
     def __bool__(self) -> bool:
-        return bool(self.found)
+        return bool(self.kinds)
 
     def add(self, column: str, kind: str, rows: int, examples: Sequence[str]) -> None:
-        problem = self.found.setdefault((column, kind), BadRow())
+        problem = self.kinds.setdefault((column, kind), BadRow())
         problem.rows += rows
         problem.examples += examples[: EXAMPLES - len(problem.examples)]
 
     def merge(self, other: BadRows) -> None:
-        for (column, kind), problem in other.found.items():
+        for (column, kind), problem in other.kinds.items():
             self.add(column, kind, problem.rows, problem.examples)
 
     def to_json(self) -> list[Any]:
-        return [[column, kind, p.rows, p.examples] for (column, kind), p in self.found.items()]
+        return [[column, kind, p.rows, p.examples] for (column, kind), p in self.kinds.items()]
 
     @classmethod
     def from_json(cls, data: Sequence[Any]) -> BadRows:
@@ -60,11 +58,11 @@ class BadRows:
         return [
             f"column {column!r}: {problem.rows:,} {'row' if problem.rows == 1 else 'rows'} {kind}; "
             f"first: {', '.join(problem.examples)}"
-            for (column, kind), problem in self.found.items()
+            for (column, kind), problem in self.kinds.items()
         ]
 
     def raise_if_any(self, where: str, advice: str = "") -> None:
-        if self.found:
+        if self.kinds:
             raise InputError(
                 "\n  ".join([f"{where} has rows that cannot be used:", *self.lines()]) + advice
             )

@@ -38,17 +38,17 @@ class LossGroup:
     def halves(self) -> tuple[Floats, Floats]:
         return split(self.weights)
 
-    def scores(self, f: Floats, room: Buffers) -> Scores:
+    def scores(self, f: Floats, buffers: Buffers) -> Scores:
         """Scores of rows f (n x d, grid values) as (K, losses, n): exact, shifted alike per row.
 
         One float64 product is exact while |score| stays below 2^52, so that gaps stay below 2^53:
         that holds for rows that sum to about 1, whatever is in them. Their sums come out of the
-        same product, as its last line. Other rows take the long way.
+        same product, as its last line. Other rows take the long way. They lie in the buffers.
         """
         shape = (self.n_actions, len(self.index), len(f))
         if len(f) == 0:
             return np.empty(shape)
-        memory = room.array("scores", (len(self.weights) + 1, len(f)), np.float64)
+        memory = buffers.array("scores", (len(self.weights) + 1, len(f)), np.float64)
         product = np.dot(self._centred_and_sum, f.T, out=memory)
         if float(product[-1].max()) <= 2.0 ** (53 - self.bits):
             return product[:-1].reshape(shape)

@@ -57,15 +57,15 @@ class Rows:
         return Rows(self.current(rows), self.rules, classified, own=True)
 
     @classmethod
-    def gathered(cls, places: Sequence[tuple[Rows, Index]], room: Buffers) -> Rows:
-        """Copies of rows of several parts, in memory that is lent."""
+    def gathered(cls, places: Sequence[tuple[Rows, Index]], buffers: Buffers) -> Rows:
+        """Copies of rows of several parts, in the buffers."""
         parts, index = zip(*places, strict=True)
         ends = np.cumsum([len(rows) for rows in index]).tolist()
 
         def taken(name: str, arrays: Sequence[npt.NDArray[Any]], axis: int = 0) -> Any:
             shape = list(arrays[0].shape)
             shape[axis] = ends[-1]
-            copies = room.array(name, tuple(shape), arrays[0].dtype)
+            copies = buffers.array(name, tuple(shape), arrays[0].dtype)
             for array, rows, end in zip(arrays, index, ends, strict=True):
                 there = slice(end - len(rows), end)
                 out = copies[:, there] if axis else copies[there]
@@ -151,18 +151,18 @@ class Rows:
 
     def shift(self, model: int, rows: Index, phi: Grid) -> None:
         """Add phi to a model's scores, clip to the box, look at its best responses anew."""
-        with Buffers.borrowed() as room:
+        with Buffers.borrowed() as buffers:
             for part in chunks(len(rows), self.rules.losses.n_cells):
-                self.shift_chunk(model, rows[part], phi, room)
+                self.shift_chunk(model, rows[part], phi, buffers)
 
-    def shift_chunk(self, model: int, rows: Index, phi: Grid, room: Buffers) -> Floats:
-        """The same for few rows. Returns the new scores, as float64 for products, in the room."""
+    def shift_chunk(self, model: int, rows: Index, phi: Grid, buffers: Buffers) -> Floats:
+        """The same for few rows. Returns the new scores, as float64, in the buffers."""
         f = self.f[model - 1]
-        grid = f.take(rows, 0, room.array("grid", (len(rows), len(phi)), np.int32), mode="clip")
+        grid = f.take(rows, 0, buffers.array("grid", (len(rows), len(phi)), np.int32), mode="clip")
         grid += phi
         np.clip(grid, 0, ONE, out=grid)
         _put_rows(f, rows, grid)
-        new: Floats = room.array("rows", grid.shape, np.float64)
+        new: Floats = buffers.array("rows", grid.shape, np.float64)
         new[:] = grid
         self._changed(model, rows, new)
         return new

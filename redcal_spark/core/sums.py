@@ -169,11 +169,11 @@ def _patched(rows: Rows, patch: Patch) -> Residuals:
     counts = np.zeros(losses.n_cells, np.int64)
     labels, scores = (np.zeros((losses.n_cells, f.shape[1]), np.int64) for _ in range(2))
     everything = rows.acted_on(patch)
-    with Buffers.borrowed() as room:
+    with Buffers.borrowed() as buffers:
         for part in chunks(len(everything), losses.n_cells):
             touched = everything[part]
             before, old = actions[:, touched], None if alone else f.take(touched, axis=0)
-            new = rows.shift_chunk(model, touched, patch.shift, room)
+            new = rows.shift_chunk(model, touched, patch.shift, buffers)
             if old is None:
                 scores[patch.action] += column_sums(new)
             else:

@@ -25,6 +25,7 @@ from redcal_spark.core.metrics import Metrics, Totals
 from redcal_spark.core.patches import Patch, PatchLog
 from redcal_spark.core.problem import Problem
 from redcal_spark.core.roles import UNKNOWN, Roles
+from redcal_spark.core.splits import check_split
 from redcal_spark.errors import InputError, RedcalError, RunError, ScratchError, UsageError
 from redcal_spark.model.pair import ReconciledPair
 from redcal_spark.model.reconciler import Reconciler
@@ -158,7 +159,7 @@ class Job:
     def _layout(self, labels: bool) -> Layout:
         schema, made = self.input.schema, self.reconciler
         if self.split is not None and labels:
-            self.split.check(schema, self.input.name)
+            check_split(self.split, schema, self.input.name)
         there = set(schema.names)
         present = [name for name in self._wanted(made.problem) if name in there]
         first = self.work.first(self.input, present)
