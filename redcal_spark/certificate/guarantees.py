@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import partial
 from itertools import pairwise
 
 from redcal_spark.certificate.case import MODELS, Case, change
@@ -92,6 +93,7 @@ def _brier(case: Case) -> Iterator[Check]:
     words = case.brier_words
     parts = list(zip(pairwise(case.points), segments(case.pair.log, case.points), strict=True))
     for model in MODELS:
+        of_model = partial(Check.of, model=model, scale=case.brier_scale)
         falls = [
             ((case.brier(one, model) - case.brier(two, model)) / len(part), part)
             for (one, two), part in parts
@@ -100,17 +102,15 @@ def _brier(case: Case) -> Iterator[Check]:
         if falls:
             least, part = min(falls, key=lambda fall: fall[0])
             where = f"least from patch {part[0].step} to {part[-1].step}"
-            yield Check.of(
+            yield of_model(
                 "brier_falls",
                 f"between any two points of the history the patched model's {words} fell",
                 least,
                 ">",
                 Fraction(0),
                 why=where,
-                model=model,
-                scale=case.brier_scale,
             )
-            yield Check.of(
+            yield of_model(
                 "brier_per_patch",
                 "between any two points it fell by more than this for every patch",
                 least,
@@ -118,23 +118,18 @@ def _brier(case: Case) -> Iterator[Check]:
                 case.patch_gain,
                 uncovered=case.too_coarse,
                 why=where,
-                model=model,
-                scale=case.brier_scale,
             )
         if not case.given.calibrates_only:
-            start = case.start
-            yield Check.of(
+            yield of_model(
                 "brier_decrease",
                 f"the rounds lowered the {words} by half of T alpha^2 eta / 4d at least"
                 if case.given.reconciles_decisions
                 else f"the rounds lowered the {words} by T eta alpha^2 / 16 at least",
-                case.brier(start, model) - case.brier(case.points[-1], model),
+                case.brier(case.start, model) - case.brier(case.points[-1], model),
                 ">=",
                 case.rounds[model - 1] * case.round_gain,
                 uncovered=case.coarse,
                 why=f"T = {case.rounds[model - 1]}",
-                model=model,
-                scale=case.brier_scale,
             )
 
 
@@ -171,9 +166,10 @@ def _losses(case: Case) -> Iterator[Check]:
     pair, last = case.pair, case.points[-1].totals
     for place, loss in enumerate(pair.losses.losses):
         for model in MODELS:
+            of_loss = partial(Check.of, loss=loss.name, model=model, scale=loss.scale)
             whole = change(case, place, model, case.points[0].totals, last)
             if not case.given.reconciles_decisions:
-                yield Check.of(
+                yield of_loss(
                     "decision_loss",
                     "the decision loss did not rise",
                     whole,
@@ -182,13 +178,10 @@ def _losses(case: Case) -> Iterator[Check]:
                     uncovered="Decision Calibration promises losses that are foreseen, not lower"
                     if case.given.calibrates_only
                     else "Reconcile promises nothing about decisions",
-                    loss=loss.name,
-                    model=model,
-                    scale=loss.scale,
                 )
                 continue
             calibrated = case.calibrated_first
-            yield Check.of(
+            yield of_loss(
                 "decision_loss",
                 "the decision loss rose by at most T beta max_b sum_a |l_a - l_b|"
                 + (", counted from the calibrated models" if calibrated else ""),
@@ -197,19 +190,13 @@ def _losses(case: Case) -> Iterator[Check]:
                 case.loss_bound(loss, model),
                 uncovered=case.may_raise(loss, model),
                 why=f"T = {case.rounds[model - 1]}",
-                loss=loss.name,
-                model=model,
-                scale=loss.scale,
             )
             if calibrated:
-                yield Check.of(
+                yield of_loss(
                     "decision_loss_from_input",
                     "the same, counted from the models that were given",
                     whole,
                     "<=",
                     case.loss_bound(loss, model),
                     uncovered="the calibration everywhere comes without a bound on losses",
-                    loss=loss.name,
-                    model=model,
-                    scale=loss.scale,
                 )

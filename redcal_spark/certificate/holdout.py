@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 
 from redcal_spark.certificate.case import MODELS, Case, change
 from redcal_spark.certificate.check import Check, Measure, SplitName, When
@@ -17,6 +18,8 @@ from redcal_spark.core.paired import NOWHERE, Moments, Paired, Range, brier_rang
 FEW = "fewer than 2 holdout rows say nothing"
 UNPAIRED = "row by row, nothing was compared"
 UNCHANGED = "no patch changes this model"
+
+of_holdout = partial(Check.of, split="holdout")
 
 
 def statements(case: Case) -> int:
@@ -115,13 +118,12 @@ def _agreement(held: HoldoutRows) -> Iterator[Check]:
     case, last = held.case, held.points[-1].totals
     if case.given.reconciles_scores:
         hits = int(last.gaps.max(initial=0))
-        yield Check.of(
+        yield of_holdout(
             "largest_gap",
             "in no class do the scores differ by more than alpha on a mass above 2 eta",
             Fraction(hits, held.rows),
             "<=",
             2 * case.eta,
-            split="holdout",
             uncovered="the paper promises nothing of Reconcile on new rows",
             interval=held.share(hits),
         )
@@ -129,13 +131,12 @@ def _agreement(held: HoldoutRows) -> Iterator[Check]:
         return
     for place, loss in enumerate(case.pair.losses.losses):
         hits = int(last.events[place].max())
-        yield Check.of(
+        yield of_holdout(
             "largest_event",
             "no disagreement event has a mass above 2 eta",
             Fraction(hits, held.rows),
             "<=",
             2 * case.eta,
-            split="holdout",
             uncovered=case.not_ended,
             undecided=held.undecided,
             loss=loss.name,
@@ -152,13 +153,12 @@ def _rises(held: HoldoutRows, place: int) -> Iterator[Check]:
         if moved:
             sums = None if held.paired is None else held.paired.rounds[model - 1][place]
             interval = held.mean(sums, held.loss_within(place))
-        yield Check.of(
+        yield of_holdout(
             "decision_loss",
             "the rounds raised the decision loss by at most twice the bound of the fitting rows",
             change(case, place, model, held.start.totals, held.points[-1].totals),
             "<=",
             case.loss_bound(loss, model, times=2),
-            split="holdout",
             uncovered=case.may_raise(loss, model),
             undecided=held.undecided if moved else None,
             undone=held.undone if moved else None,
@@ -181,13 +181,12 @@ def _falls(held: HoldoutRows, place: int) -> Iterator[Check]:
         )
         falls.append(first - last)
         intervals.append(held.fall(place, model))
-        yield Check.of(
+        yield of_holdout(
             "loss_fell",
             "the decision loss fell",
             first - last,
             ">",
             Fraction(0),
-            split="holdout",
             uncovered=None if case.steps[model - 1] else UNCHANGED,
             undecided=held.undecided,
             undone=held.undone,
@@ -201,13 +200,12 @@ def _falls(held: HoldoutRows, place: int) -> Iterator[Check]:
     if one is not None and two is not None:
         low, high = min(one.low, two.low), min(one.high, two.high)
         both = Interval(low, high, one.confidence, one.method)
-    yield Check.of(
+    yield of_holdout(
         "both_losses_fell",
         "the decision loss of both models fell, together",
         min(falls),
         ">",
         Fraction(0),
-        split="holdout",
         uncovered=None if all(case.steps) else "no patch changes one of the models",
         undecided=held.undecided,
         undone=held.undone,
@@ -229,14 +227,13 @@ def _brier(held: HoldoutRows) -> Iterator[Check]:
     for model in MODELS:
         sums = None if held.paired is None else held.paired.brier[model - 1]
         steps = case.steps[model - 1]
-        yield Check.of(
+        yield of_holdout(
             "brier_decrease",
             f"the {case.brier_words} fell"
             + (" by a quarter of min(beta^2, eta alpha^2 / 4d) for every patch" if proved else ""),
             case.brier(first, model) - case.brier(last, model),
             ">=" if proved else ">",
             steps * case.g / 4 if proved else Fraction(0),
-            split="holdout",
             uncovered=None if steps else UNCHANGED,
             undecided=held.undecided,
             undone=held.undone,

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from redcal_spark.core.blocks import Block
 from redcal_spark.core.buffers import Buffers
-from redcal_spark.core.events import ActionRegion, Disagreement, ScoreGap
+from redcal_spark.core.events import Disagreement, ScoreGap
 from redcal_spark.core.fixed_point import ONE, Floats, Grid
 from redcal_spark.core.kernel import Classified, Index, Rules, active, chunks, classify, respond
 from redcal_spark.core.patches import Patch
@@ -96,29 +96,21 @@ class Rows:
         k = self.rules.losses[event.loss].n_actions
         return np.flatnonzero(self.events[event.loss] == event.a1 * k + event.a2)
 
-    def in_region(self, model: int, region: ActionRegion) -> Index:
-        """Rows of the frozen event (of all, when none is) whose best response is the region's."""
-        actions = self.actions[model - 1][region.loss]
-        if self.frozen is None:
-            return np.flatnonzero(actions == region.action)
-        rows: Index = self.frozen[actions[self.frozen] == region.action]
-        return rows
-
-    def in_gap(self, gap: ScoreGap) -> Index:
-        assert self.rules.gap is not None
-        j = gap.coordinate
-        difference = self.f[0][:, j] - self.f[1][:, j]
-        over = difference > self.rules.gap if gap.direction == ">" else difference < -self.rules.gap
-        return np.flatnonzero(over)
-
     def acted_on(self, patch: Patch) -> Index:
-        """The rows that a patch acts on, as they are now."""
+        """The rows that a patch acts on; if it calibrates, of the frozen event or of all rows."""
         event = patch.event(self.rules.losses)
-        if isinstance(event, ScoreGap):
-            return self.in_gap(event)
         if isinstance(event, Disagreement):
             return self.in_event(event)
-        return self.in_region(patch.model, event)
+        if isinstance(event, ScoreGap):
+            assert self.rules.gap is not None
+            one, two = (f[:, event.coordinate] for f in self.f)
+            above = one - two if event.direction == ">" else two - one
+            return np.flatnonzero(above > self.rules.gap)
+        actions = self.actions[patch.model - 1][event.loss]
+        if self.frozen is None:
+            return np.flatnonzero(actions == event.action)
+        rows: Index = self.frozen[actions[self.frozen] == event.action]
+        return rows
 
     def may_touch(self, patch: Patch) -> Index:
         """Rows that a round opened by this patch may act on; all, for a calibration everywhere."""
