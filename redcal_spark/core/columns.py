@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 from redcal_spark.errors import InputError
 from redcal_spark.settings import MAX_CLASSES, setting
 
-MAX_TOLD = 100  # missing columns
+# Columns in a message, at most:
+MAX_MISSING = 100
 MAX_LISTED = 200
 
 ScoreColumns = str | tuple[str, ...]
@@ -79,7 +80,7 @@ def plan(
     wanted = columns.names(label=labels)
     problems = [
         f"column {name!r} not found in {where}; it has: {listed(schema.names)}"
-        for name in [name for name in wanted if name not in there][:MAX_TOLD]
+        for name in [name for name in wanted if name not in there][:MAX_MISSING]
     ]
     problems += [
         f"{where} has {there[name]} columns named {name!r}; rename or drop the others"
