@@ -34,16 +34,15 @@ class Columns:
     def scores(self, model: int) -> ScoreColumns:
         return self.model_1 if model == 1 else self.model_2
 
+    def of_model(self, model: int) -> tuple[str, ...]:
+        scores = self.scores(model)
+        return (scores,) if isinstance(scores, str) else scores
+
     def names(self, *, label: bool) -> list[str]:
         """Every column that is read, once."""
-        names: dict[str, None] = {}
-        for columns in (self.model_1, self.model_2):
-            names.update(dict.fromkeys((columns,) if isinstance(columns, str) else columns))
-        if label:
-            names[self.label] = None
-        if self.id is not None:
-            names[self.id] = None
-        return list(names)
+        others = [self.label if label else None, self.id]
+        names = [*self.of_model(1), *self.of_model(2), *others]
+        return list(dict.fromkeys(name for name in names if name is not None))
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from redcal_spark.core.columns import Columns, Layout, ScoreColumns
+from redcal_spark.core.columns import Columns, Layout
 from redcal_spark.core.fixed_point import Grid, Mask, from_grid
 from redcal_spark.core.kernel import Rules
 from redcal_spark.core.losses import LossFamily
@@ -50,9 +50,7 @@ class OutputNames:
         return tag(self.suffix)
 
     def of_model(self, model: int) -> list[str]:
-        source = self.columns.scores(model)
-        names = (source,) if isinstance(source, str) else source
-        return [f"{name}{self.suffix}" for name in names]
+        return [f"{name}{self.suffix}" for name in self.columns.of_model(model)]
 
     def normalised(self, model: int) -> list[str]:
         return [f"{name}_normalised" for name in self.of_model(model)]
@@ -175,16 +173,12 @@ def _scores(
     batch: pa.RecordBatch, layout: Layout, model: int, f: Grid, touched: Mask, valid: Mask
 ) -> list[pa.Array]:
     """New scores in the form of the old ones, float64; untouched rows keep theirs to the bit."""
-    source: ScoreColumns = layout.columns.scores(model)
-    form = layout.forms[model - 1]
-    rows = np.flatnonzero(touched)
+    columns = [batch.column(name) for name in layout.columns.of_model(model)]
+    form, rows = layout.forms[model - 1], np.flatnonzero(touched)
     if form == "array":
-        assert isinstance(source, str)
-        return [_vectors(batch.column(source), f, rows, valid)]
-    if form == "binary":
-        assert isinstance(source, str)
-        return [_numbers(batch.column(source), f[:, 1], rows)]
-    return [_numbers(batch.column(name), f[:, j], rows) for j, name in enumerate(source)]
+        return [_vectors(columns[0], f, rows, valid)]
+    first = 1 if form == "binary" else 0
+    return [_numbers(column, f[:, j], rows) for j, column in enumerate(columns, first)]
 
 
 def _numbers(column: pa.Array, f: npt.NDArray[Any], rows: npt.NDArray[np.intp]) -> pa.Array:

@@ -115,19 +115,17 @@ class _Reader:
         return int(np.count_nonzero(self._off & self.valid))
 
     def scores(self, model: int) -> Grid:
-        source, form = self.layout.columns.scores(model), self.layout.forms[model - 1]
+        names, form = self.layout.columns.of_model(model), self.layout.forms[model - 1]
         grid = np.empty((self.n, self.d), np.int32)
         if form == "binary":
-            assert isinstance(source, str)
-            self._quantise(source, self._numbers(source)[:, None], grid[:, 1:])
+            self._quantise(names[0], self._numbers(names[0])[:, None], grid[:, 1:])
             np.subtract(ONE, grid[:, 1], out=grid[:, 0])
             return grid
         if form == "array":
-            assert isinstance(source, str)
-            self._off |= self._quantise(source, self._vectors(source, self.valid), grid)
+            self._off |= self._quantise(names[0], self._vectors(names[0], self.valid), grid)
             return grid
         sums = np.zeros(self.n)
-        for j, name in enumerate(source):
+        for j, name in enumerate(names):
             self._quantise(name, self._numbers(name)[:, None], grid[:, j : j + 1])
             sums += grid[:, j]
         self._off |= np.abs(sums - ONE) > SUM_TOLERANCE

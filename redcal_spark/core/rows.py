@@ -23,7 +23,7 @@ class Rows:
 
     f: the scores of both models, int32, n x d, which patches change: copies, unless the block is
     our `own`.
-    actions: per model, loss x row. events: loss x row, a1 * K + a2, or `none` outside every event.
+    actions: per model, loss x row. events: loss x row, a1 * K + a2, or the losses' `no_event`.
     touched: per model, the rows that some patch acted on.
     """
 
