@@ -45,10 +45,13 @@ class Additive:
     def from_arrays(cls, arrays: Mapping[str, Array], prefix: str = "", **others: Any) -> Self:
         """What `to_arrays` gave, with the fields that are no arrays."""
         values = dict(others)
-        for name in (field.name for field in fields(cls) if field.name not in others):
-            key = f"{prefix}{name}"
-            parts = takewhile(arrays.__contains__, (f"{key}.{i}" for i in count()))
-            values[name] = arrays[key] if key in arrays else tuple(arrays[part] for part in parts)
+        for field in (field for field in fields(cls) if field.name not in others):
+            name = f"{prefix}{field.name}"
+            if str(field.type).startswith("tuple"):
+                parts = takewhile(arrays.__contains__, (f"{name}.{i}" for i in count()))
+                values[field.name] = tuple(arrays[part] for part in parts)
+            else:
+                values[field.name] = arrays[name]
         return cls(**values)
 
 
