@@ -13,6 +13,8 @@ from contextvars import ContextVar
 from functools import wraps
 from typing import Any, Literal, ParamSpec, TypeVar
 
+MAX_CLASSES = 16_384  # up to which products of scores and costs are exact
+
 P = ParamSpec("P")
 T = TypeVar("T")
 

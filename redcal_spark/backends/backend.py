@@ -287,8 +287,8 @@ class LocalBackend:
 
     def stream(self, config: Config, pair: Fitted, model: tuple[str, str]) -> Stream:
         raise UsageError(
-            "--incremental and --follow need engine.name: spark, whose streaming source knows "
-            "which rows of a Delta table are new; a plain apply does without"
+            "--incremental and --follow need engine.name: spark: its Delta source tracks which "
+            "rows are new. The local engine applies to the whole table: leave the option out"
         )
 
     def compared(self, table: Table, task: CompareTask, made: Made | None) -> list[pa.RecordBatch]:
@@ -367,15 +367,15 @@ class LocalScan:
 def choose_engine(config: Config) -> tuple[Literal["local", "spark"], str]:
     """What computes, and why: `auto` computes where the data is."""
     if config.engine.name != "auto":
-        return config.engine.name, "the configuration says so"
+        return config.engine.name, "set in the configuration"
     if "DATABRICKS_RUNTIME_VERSION" in os.environ or _in_spark():
-        return "spark", "a Spark session is there"
+        return "spark", "a Spark session is active"
     names = [config.input.table, *config.output.tables]
     for name in names:
         in_catalog = CATALOG_NAME.fullmatch(name) and not name.lower().endswith(FILE_ENDINGS)
         if in_catalog and not Path(name).exists():
-            return "spark", f"{name} is a name in a catalog"
-    return "local", "all tables are paths, and no Spark session is there"
+            return "spark", f"{name} is a catalog name"
+    return "local", "all tables are paths, and no Spark session is active"
 
 
 def _in_spark() -> bool:

@@ -27,7 +27,7 @@ ENDED = {
     "stalled": "the run stalled: its next patch rounds to nothing",
     "cut": "the guard cut the log: nothing is promised of where it was cut",
 }
-COARSE = "the patch grid is coarser than the theorem asks"
+COARSE = "the patch grid is coarser than the theorem asks for"
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ __all__ = ["Certificate", "Check", "Interval", "Measure", "Number", "Root", "Ver
 
 SCHEMA_VERSION = 2
 DELTA = Fraction(1, 20)
-OLD = "an earlier release certified this run; `redcal evaluate` tells what its holdout rows say"
+OLD = "an earlier release certified this run; `redcal evaluate` checks its holdout rows"
 VERDICTS: tuple[Verdict, ...] = ("violated", "undecided", "not covered", "not done", "holds")
 
 
@@ -101,7 +101,7 @@ class Certificate:
                 lines.append(f"{loss}: on new rows the cost falls by at least {' and '.join(fell)}")
         if lines:
             sure = f"{float(1 - self.delta) * 100:g} %"
-            lines.append(f"all that is said of new rows is so with {sure} confidence")
+            lines.append(f"all statements about new rows hold together with {sure} confidence")
         return lines
 
     def lines(self) -> list[str]:
@@ -245,19 +245,19 @@ CLAIMS = {
     "parameters": "numbers are those of the parameters",
     "log": "every patch is one the algorithm makes",
     "points": "the history is of this log",
-    "paired": "what rows changed by adds up to what the sums did",
+    "paired": "the changes of the rows add up to the change of the sums",
     "status": "the run ended as it says",
     "events": "every round took the largest event",
     "calibrations": "calibrations took the largest gap and its mean",
-    "effects": "the sums moved as the patches say",
+    "effects": "the sums changed as the patches say",
     "sums": "the sums agree",
     "untouched": "patches of one model leave the other alone",
-    "replay": "another way to the sums gives the same",
+    "replay": "a second computation of the sums agrees",
     "patches": "every patch is the mean residual of the rows it acts on",
 }
 UNDONE = {
-    "replay": "nobody went another way",
-    "patches": "the rows were not looked at again",
+    "replay": "there was no second computation",
+    "patches": "the rows were not read again",
 }
 
 

@@ -15,6 +15,7 @@ from redcal_spark.core.fixed_point import BITS, MAX_ROWS, exact
 from redcal_spark.core.kernel import Rules
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.metrics import Totals
+from redcal_spark.core.number_text import plural
 from redcal_spark.core.parameters import Parameters
 from redcal_spark.core.scan import Scanner, ScanResult
 from redcal_spark.core.splits import Split
@@ -71,8 +72,8 @@ class Problem:
                 f"{where} has no rows to fit on: of {gathered.rows:,} rows "
                 f"{gathered.unlabelled:,} have no label and {gathered.bad:,} cannot be used"
                 + (
-                    f"; the split leaves {gathered.holdout.rows:,} held out and "
-                    f"{gathered.unused:,} to neither"
+                    f"; the split holds out {gathered.holdout.rows:,} and leaves "
+                    f"{gathered.unused:,} unused"
                     if gathered.holdout.rows or gathered.unused
                     else ""
                 )
@@ -112,11 +113,11 @@ def few_rows(parameters: Parameters, rows: int) -> str | None:
     least = None if eta is None else max(1, ceil(exact(eta) * rows))
     if rows >= FEW and least != 1:
         return None
-    basis = "1 row" if rows == 1 else f"{rows:,} rows"
+    basis = plural(rows, "row")
     if least is not None:
         event = "one row" if least == 1 else f"{least} rows"
         basis += f", where an event of {event} reaches {setting('eta', eta)},"
-    return f"the fit rests on {basis} and may not hold on other rows"
+    return f"the fit uses only {basis} and may not hold on other rows"
 
 
 def beta_warning(parameters: Parameters, rows: int) -> str | None:
@@ -129,7 +130,7 @@ def beta_warning(parameters: Parameters, rows: int) -> str | None:
         return None
     return (
         f"{setting('beta')} {float(given):g} is {float(auto / given):,.0f} times below the noise "
-        f"of {rows:,} rows, so that patches would fit that; {setting('beta', 'auto')} would be "
+        f"of {rows:,} rows: patches would fit noise; {setting('beta', 'auto')} would be "
         f"{float(auto):g}"
     )
 

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from redcal_spark.core.blocks import Block
 from redcal_spark.core.columns import Layout, value_of
 from redcal_spark.core.fixed_point import ONE, Floats, Grid, Mask, on_grid, to_grid
+from redcal_spark.core.number_text import plural
 from redcal_spark.errors import InputError
 
 SUM_TOLERANCE = ONE // 1_000  # rows further than this from 1 are told: softmax noise is far below
@@ -56,7 +57,7 @@ class BadRows:
 
     def lines(self) -> list[str]:
         return [
-            f"column {column!r}: {problem.rows:,} {'row' if problem.rows == 1 else 'rows'} {kind}; "
+            f"column {column!r}: {plural(problem.rows, 'row')} {kind}; "
             f"first: {', '.join(problem.examples)}"
             for (column, kind), problem in self.kinds.items()
         ]

@@ -210,7 +210,7 @@ class Job:
         self.__dict__.pop("_opened", None)  # it may have been looked at already
         if (found := self.input.identity()) != json.loads(row.inputs):
             raise RunError(
-                f"run {row.run_id} cannot be resumed: {self.input.name} is no longer what it was "
+                f"run {row.run_id} cannot be resumed: {self.input.name} has changed since "
                 f"({earlier.changes(json.loads(row.inputs), found)}); start a new one with: "
                 "redcal run"
             )
@@ -223,7 +223,7 @@ class Job:
         if self.config.output.mode != "append" and since and since[-1].started_at > row.started_at:
             raise UsageError(
                 f"run {row.run_id} is older than run {last}, whose rows {self.tables.table} has: "
-                f"they would be replaced; if that is meant: redcal resume --run {row.run_id}"
+                f"they would be replaced. To do so: redcal resume --run {row.run_id}"
             )
 
     def _run(self, command: str, force: bool, wait: bool, mark: str | None = None) -> Outcome:
@@ -238,12 +238,12 @@ class Job:
             progress = Progress(self.store, self.tables.patches, claim)
             if claim.resumed is not None:
                 self.listener.note(
-                    f"going on with run {claim.row.run_id}: {len(progress.log):,} patches are there"
+                    f"continuing run {claim.row.run_id} after {len(progress.log):,} patches"
                 )
             try:
                 return self._computed(claim, progress, identity, apply)
             except ScratchError as err:  # the patches that were found before it stand
-                self.listener.note(f"{err}; {self.input.name} is scanned anew")
+                self.listener.note(f"{err}; {self.input.name} is scanned again")
                 return self._computed(claim, progress, identity, apply)
 
     def _computed(self, claim: Claim, progress: Progress, identity: Any, apply: bool) -> Outcome:
@@ -470,7 +470,9 @@ class Job:
 
     def _unchanged(self, identity: Any) -> None:
         if self.input.identity() != identity:
-            raise RunError(f"{self.input.name} changed during the run, which is void: run again")
+            raise RunError(
+                f"{self.input.name} changed during the run, so the run is void: start it again"
+            )
 
     def _done(self, mark: str, apply: bool) -> RunRow | None:
         """A finished run with this fingerprint whose rows are still there."""
