@@ -18,8 +18,6 @@ MAX_CLASSES = 16_384  # up to which products of scores and costs are exact
 P = ParamSpec("P")
 T = TypeVar("T")
 
-MAX_CLASSES = 16_384  # of losses and of scores, in a configuration as in data
-
 # Arguments in Python, and the keys of a configuration that mean the same.
 KEYS = {
     "losses": "losses",

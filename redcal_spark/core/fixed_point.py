@@ -13,8 +13,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from redcal_spark.settings import MAX_CLASSES as MAX_CLASSES
-
 Ints = npt.NDArray[np.int64]
 Grid = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]

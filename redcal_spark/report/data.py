@@ -179,7 +179,7 @@ class Report:
     @cached_property
     def events_to_fix(self) -> list[tuple[int, int, int, int]]:
         """For ReDCal: (rows, loss, a1, a2) of the events of mass eta or more, largest first."""
-        if self.parameters.algorithm not in ("redcal", "dc_then_redcal"):
+        if not self.parameters.reconciles_decisions:
             return []
         assert self.resolved.eta is not None
         least = self.resolved.eta * self.rows("fit")
@@ -209,7 +209,7 @@ class Report:
     @cached_property
     def classes_to_fix(self) -> list[Mapping[str, Any]]:
         """For Reconcile: the classes with a mass of eta or more beyond alpha, largest first."""
-        if self.parameters.algorithm != "reconcile":
+        if not self.parameters.reconciles_scores:
             return []
         assert self.resolved.eta is not None
         least = self.resolved.eta * self.rows("fit")
