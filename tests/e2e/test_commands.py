@@ -331,8 +331,8 @@ def test_demo_where_it_cannot_write(work: Work) -> None:
 def test_options_that_would_do_nothing_are_refused(work: Work) -> None:
     for arguments, text in (
         (("apply", "--switch-model"), "--switch-model needs --incremental or --follow"),
-        (("runs", "--compact", "--keep", "3"), "belong to --prune"),
-        (("runs", "--compact", "--dry-run"), "belong to --prune"),
+        (("runs", "--compact", "--keep", "3"), "need --prune"),
+        (("runs", "--compact", "--dry-run"), "need --prune"),
     ):
         told = work.redcal(*arguments)
         assert (told.code, text in told.err) == (2, True), told.err

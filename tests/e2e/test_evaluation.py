@@ -310,7 +310,7 @@ def test_a_variable_that_has_another_value_by_now(
     code, told = told_of(work)
     assert code == 3
     assert [one["findings"] for one in told["checked"]] == [[]]
-    assert "set DRAW as then" in json.dumps(told["checked"])
+    assert "set DRAW as it was then" in json.dumps(told["checked"])
     monkeypatch.setenv("DRAW", "first")
     change("out/rows_runs", "rows_runs", "config_digest", 0)
     assert told_of(work)[0] == 1

@@ -272,7 +272,7 @@ def test_wrong_use(work: Work, capsys: pytest.CaptureFixture[str]) -> None:
         told = work.redcal("runs", "--prune", *arguments)
         assert (told.code, "--keep N or --older-than 30d" in told.err) == (2, True)
     told = work.redcal("runs", "--keep", "3")
-    assert (told.code, "belong to --prune" in told.err) == (2, True)
+    assert (told.code, "need --prune" in told.err) == (2, True)
     for option, value in (("--older-than", "30"), ("--older-than", "3y"), ("--keep", "0")):
         with pytest.raises(SystemExit) as ended:
             work.redcal("runs", "--prune", option, value)

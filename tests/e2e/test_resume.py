@@ -214,7 +214,7 @@ def test_resume_needs_the_same_configuration(delta: Work) -> None:
     delta.tree["reconcile"]["eta"] = 0.02
     told = delta.redcal("resume")
     assert told.code == 2
-    assert "is of another configuration than this one" in told.err
+    assert "was started with another configuration" in told.err
 
 
 def test_a_version_that_vacuum_removed(delta: Work) -> None:

@@ -160,7 +160,7 @@ def test_of_a_stream_the_rows_are_checked_but_not_which_they_are(
     assert told.code == 3, told.err
     [rows] = [one for one in told.json["checked"] if one["what"] == "rows"]
     assert rows["findings"] == []
-    assert "a stream does not say which ones it read" in rows["not_checked"][0]
+    assert "a stream does not record which rows it read" in rows["not_checked"][0]
     assert {one["what"]: one["result"] for one in told.json["checked"]} == {
         "rows": "not checkable", "metrics": "ok", "ledger": "ok",
     }  # fmt: skip

@@ -405,11 +405,11 @@ def test_one_checkpoint_one_owner(river: River) -> None:
 
     Path("out/rows").rename("out/elsewhere")
     told = river.redcal(*changed)
-    assert told.code == 2 and "out/rows is gone" in told.err
+    assert told.code == 2 and "out/rows is missing" in told.err
     Path("out/elsewhere").rename("out/rows")
     Path("out/rows_checkpoint").rename("out/elsewhere")
     told = river.redcal(*changed)
-    assert told.code == 2 and "out/rows_checkpoint is gone" in told.err
+    assert told.code == 2 and "out/rows_checkpoint is missing" in told.err
 
 
 # --- rows of all kinds --------------------------------------------------------------------------
