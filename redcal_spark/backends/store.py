@@ -195,15 +195,6 @@ class Store(Protocol):
         """Refuse rows of this schema that the target could not take."""
         ...
 
-    def put(
-        self, target: Target, schema: pa.Schema, batches: Iterable[pa.RecordBatch], commit: Commit
-    ) -> int:
-        """Put rows into their table as the target says, whole or not at all; returns the version.
-
-        Ids to merge on must be unique and not null.
-        """
-        ...
-
     def written(self, name: str, commit: Commit) -> tuple[int, int] | None:
         """The version that this write made and of how many rows, if the table's history has it."""
         ...

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from redcal_spark.backends.backend import LocalBackend
+from redcal_spark.backends.local.backend import LocalBackend
 from redcal_spark.backends.local.store import DeltaRsStore
 from redcal_spark.backends.target import target_of
 from redcal_spark.config.load import load_config

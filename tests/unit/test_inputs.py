@@ -18,8 +18,8 @@ import pytest
 from deltalake import write_deltalake
 
 from redcal_spark import Reconciler
-from redcal_spark.backends.backend import LocalBackend
 from redcal_spark.backends.inputs import open_input
+from redcal_spark.backends.local.backend import LocalBackend
 from redcal_spark.backends.local.store import DeltaRsStore
 from redcal_spark.config.load import config_from_tree
 from redcal_spark.core.patches import Patch

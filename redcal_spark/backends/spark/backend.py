@@ -12,11 +12,11 @@ from pyspark.sql.functions import col
 
 from redcal_spark.algorithms.engine import Engine
 from redcal_spark.backends.counters import Counters
+from redcal_spark.backends.names import quoted
 from redcal_spark.backends.spark.errors import is_sparks
 from redcal_spark.backends.spark.frames import (
     apply_to_frame,
     arrow_schema,
-    column,
     layout_of,
     problems_of,
     scan_frame,
@@ -54,7 +54,7 @@ class SparkBackend:
         driver_budget: int = DRIVER_BUDGET,
         threads: int | None = None,
     ):
-        self.store: Any = SparkStore(spark)  # also writes frames, which a Store need not
+        self.store = SparkStore(spark)
         self.counters = Counters()
         self._spark = spark
         self._scratch = scratch
@@ -74,7 +74,7 @@ class SparkBackend:
     ) -> tuple[pa.Table, int]:
         source = _frame(table)
         with explained(source.explain):
-            same = source.frame.where(col(column(id)) == value.as_py())
+            same = source.frame.where(col(quoted(id)) == value.as_py())
             found = table_of(same.limit(most), names)
             return found, found.num_rows if found.num_rows < most else same.count()
 
@@ -117,7 +117,7 @@ class SparkBackend:
         roles: Roles,
     ) -> tuple[int, int]:
         """One job reads, maps and writes. Files that change meanwhile are noticed after it."""
-        done: tuple[int, int] | None = written_before(self.store, target, commit)
+        done = written_before(self.store, target, commit)
         if done is not None:
             return done
         rows = _made(table, (pair, target, roles))
@@ -172,16 +172,16 @@ class SparkBackend:
 
     def only(self, table: Table, names: list[str]) -> Table:
         source = _frame(table)
-        chosen = [column(name) for name in names]
+        chosen = [quoted(name) for name in names]
         return SparkTable(table.name, lambda: source.frame.select(*chosen), table.identity)
 
     def with_ids(self, table: Table, other: Table, id: str, inside: bool) -> Table:
-        source, ids = _frame(table), _frame(other).frame.select(col(column(id)).alias("_redcal_id"))
+        source, ids = _frame(table), _frame(other).frame.select(col(quoted(id)).alias("_redcal_id"))
         how = "left_semi" if inside else "left_anti"
 
         def chosen() -> DataFrame:
             rows = source.frame
-            return rows.join(ids, rows[column(id)] == ids["_redcal_id"], how)
+            return rows.join(ids, rows[quoted(id)] == ids["_redcal_id"], how)
 
         return SparkTable(table.name, chosen, table.identity)
 
@@ -224,8 +224,7 @@ def _made(table: Table, made: Made) -> DataFrame:
     """The rows as they are written."""
     pair, target, roles = made
     names = target.names(pair.columns, pair.losses)
-    rows: DataFrame = apply_to_frame(_frame(table).frame, pair, names, target.skip, roles)
-    return rows
+    return apply_to_frame(_frame(table).frame, pair, names, target.skip, roles)
 
 
 def _frame(table: Table) -> SparkTable:

@@ -14,6 +14,7 @@ from pyspark.sql.functions import col
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from pyspark.sql.types import DataType, StringType, StructField, StructType, UserDefinedType
 
+from redcal_spark.backends.names import quoted
 from redcal_spark.backends.spark.scan import DRIVER_BUDGET, SparkScan, nameless
 from redcal_spark.backends.spark.scratch import Scratch
 from redcal_spark.backends.spark.ship import ship_package
@@ -67,10 +68,6 @@ def vectors(frame: DataFrame) -> tuple[str, ...]:
     return tuple(field.name for field in frame.schema.fields if is_vector(field.dataType))
 
 
-def spark_schema(schema: pa.Schema) -> StructType:
-    return StructType([StructField(f.name, from_arrow_type(f.type), True) for f in schema])
-
-
 def layout_of(
     frame: DataFrame,
     columns: Columns,
@@ -96,14 +93,9 @@ def table_of(frame: DataFrame, names: Sequence[str]) -> pa.Table:
     """Some columns at the driver. Missing ones are left to `plan` to name."""
     arrow_schema(frame, names)
     here = [name for name in frame.columns if name in names]
-    table = frame.select(*[column(name) for name in here]).toArrow()
+    table = frame.select(*[quoted(name) for name in here]).toArrow()
     dense = [dense_batch(batch, vectors(frame)) for batch in table.to_batches()]
     return pa.Table.from_batches(dense) if dense else table
-
-
-def column(name: str) -> str:
-    """A column by its whole name, dots and all."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def scan_frame(
@@ -117,7 +109,7 @@ def scan_frame(
     wanted = scanner.layout.columns.names(label=True)
     if scanner.split is not None and scanner.split.column not in wanted:
         wanted.append(scanner.split.column)
-    chosen = frame.select(*[column(name) for name in wanted])
+    chosen = frame.select(*[quoted(name) for name in wanted])
     return SparkScan(chosen, scanner, vectors(chosen), scratch, driver_budget, threads)
 
 
@@ -151,7 +143,7 @@ def problems_of(frame: DataFrame, layout: Layout) -> BadRows:
     """All rows that cannot be used: one job."""
     ship_package(frame.sparkSession)
     names = layout.columns.names(label=False)
-    chosen = frame.select(*[column(name) for name in names])
+    chosen = frame.select(*[quoted(name) for name in names])
     task = ProblemsTask(layout, tuple(names), vectors(chosen))
     found = nameless(chosen).mapInArrow(task, DDL).select("data").toArrow()
     problems = BadRows()
@@ -166,7 +158,7 @@ def plain_text(frame: DataFrame, fields: Sequence[StructField]) -> DataFrame:
     if "connect" not in type(frame).__module__:
         return frame
     texts = {f.name for f in fields if isinstance(f.dataType, StringType)}
-    chosen = [(f.name, col(column(f.name))) for f in fields]
+    chosen = [(f.name, col(quoted(f.name))) for f in fields]
     return frame.select(
         *(c.cast("string").alias(name) if name in texts else c for name, c in chosen)
     )

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.functions import col
 
 from redcal_spark.backends.inputs import Side, check_join, in_words, null_ids
-from redcal_spark.backends.spark.frames import column
+from redcal_spark.backends.names import quoted
 from redcal_spark.core.reading import EXAMPLES
 from redcal_spark.errors import InputError, JoinWarning
 
@@ -22,10 +22,10 @@ def join_frames(
     """The joined frame. Ids must be unique and on every side; `inner` leaves the others out."""
     check_join(main, sides, id)
     rows: DataFrame = main.frame
-    ids = rows.select(col(column(id)).alias("id"))
+    ids = rows.select(col(quoted(id)).alias("id"))
     told, left_out = _own(ids, main.name)
     for side in sides:
-        theirs = _frame(side).select(col(column(side.id)).alias("id"))
+        theirs = _frame(side).select(col(quoted(side.id)).alias("id"))
         found, bad = _own(theirs, side.table.name)
         told += found
         for one, two, where in (
@@ -42,7 +42,7 @@ def join_frames(
     if told:
         bad_ids = left_out.distinct().withColumnRenamed("id", "_redcal_left_out")
         joined = joined.join(
-            bad_ids, joined[column(id)] == bad_ids["_redcal_left_out"], "left_anti"
+            bad_ids, joined[quoted(id)] == bad_ids["_redcal_left_out"], "left_anti"
         )
         before, after = rows.count(), joined.count()
         if not after:
@@ -54,10 +54,10 @@ def join_frames(
 
 def _beside(frame: DataFrame, side: Side, id: str) -> DataFrame:
     scores = [
-        col(column(c)).alias(n) for c, n in zip(side.given.columns, side.new_names, strict=True)
+        col(quoted(c)).alias(n) for c, n in zip(side.given.columns, side.new_names, strict=True)
     ]
-    other = side.table.frame.select(col(column(side.id)).alias("_redcal_id"), *scores)  # type: ignore[attr-defined]
-    return frame.join(other, frame[column(id)] == other["_redcal_id"]).drop("_redcal_id")
+    other = side.table.frame.select(col(quoted(side.id)).alias("_redcal_id"), *scores)  # type: ignore[attr-defined]
+    return frame.join(other, frame[quoted(id)] == other["_redcal_id"]).drop("_redcal_id")
 
 
 def _frame(side: Side) -> DataFrame:
@@ -81,4 +81,4 @@ def _tell(what: str, ids: DataFrame) -> list[str]:
 
 def id_problems(frame: DataFrame, id: str, name: str) -> list[str]:
     """For `check --ids`: what is wrong with the ids of a table, in words."""
-    return _own(frame.select(col(column(id)).alias("id")), name)[0]
+    return _own(frame.select(col(quoted(id)).alias("id")), name)[0]

@@ -11,8 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import expr
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
-from redcal_spark.backends.spark.frames import column
-from redcal_spark.backends.spark.tables import Place
+from redcal_spark.backends.names import Place, quoted
 from redcal_spark.backends.store import Commit
 from redcal_spark.backends.target import Target
 
@@ -29,7 +28,7 @@ def merge_rows(
     the id of a source row, whether the row is updated or not.
     """
     assert target.id is not None
-    id = column(target.id)
+    id = quoted(target.id)
     same = " and ".join([f"source.{id} = old.{id}", *_same(frame.schema, old.columns, target.id)])
     changed = frame.alias("source").join(old.alias("old"), expr(same), "left_anti")
     merge = changed.alias("source").mergeInto(
@@ -45,7 +44,7 @@ def merge_rows(
 def _same(new: StructType, there: Sequence[str], id: str) -> Iterator[str]:
     """Conditions that a new row says nothing new. Nulls are equal to nulls."""
     for field in new.fields:
-        ours, theirs = f"source.{column(field.name)}", f"old.{column(field.name)}"
+        ours, theirs = f"source.{quoted(field.name)}", f"old.{quoted(field.name)}"
         if field.name == id:
             continue
         if field.name not in there:  # the table is about to get it, empty
@@ -59,7 +58,7 @@ def _same(new: StructType, there: Sequence[str], id: str) -> Iterator[str]:
 def cluster(spark: SparkSession, place: Place, by: Sequence[str], commit: Commit) -> None:
     """Cluster a table: writers of frames cannot, and what they overwrite is clustered no more."""
     with saying(spark, commit):
-        spark.sql(f"ALTER TABLE {place.sql} CLUSTER BY ({', '.join(map(column, by))})")
+        spark.sql(f"ALTER TABLE {place.sql} CLUSTER BY ({', '.join(map(quoted, by))})")
 
 
 def _has_map(kind: DataType) -> bool:

@@ -12,7 +12,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql.functions import col, count, expr, lit, rank, when
 from pyspark.sql.functions import sum as sum_
 
-from redcal_spark.backends.spark.frames import apply_to_frame, column
+from redcal_spark.backends.names import quoted
+from redcal_spark.backends.spark.frames import apply_to_frame
 from redcal_spark.backends.spark.merge import USER_METADATA, settings
 from redcal_spark.backends.spark.tables import retried
 from redcal_spark.core.fitted import Fitted
@@ -53,14 +54,14 @@ class MergeBatch:
         rows = apply_to_frame(kept, self.pair, self.names, self.skip)
         source = rows.withColumn(DELETED, lit(False))
         if self.feed:
-            gone = latest.where(DELETED).select(column(self.id), lit(True).alias(DELETED))
+            gone = latest.where(DELETED).select(quoted(self.id), lit(True).alias(DELETED))
             source = source.unionByName(gone.distinct(), allowMissingColumns=True)
         self.merge(source, rows.columns, batch)
 
     def _check(self, latest: DataFrame) -> bool:
         """Whether there are rows at all. Their ids must tell them apart."""
         ids = (
-            latest.select(col(column(self.id)).alias("id"), when(~col(DELETED), 1).alias("row"))
+            latest.select(col(quoted(self.id)).alias("id"), when(~col(DELETED), 1).alias("row"))
             .groupBy("id")
             .agg(count(lit(1)).alias("changes"), count("row").alias("rows"))
         )
@@ -77,8 +78,8 @@ class MergeBatch:
         return bool(told["changes"])
 
     def merge(self, source: DataFrame, names: list[str], batch: int) -> None:
-        equal = f"source.{column(self.id)} = {self.in_merge}.{column(self.id)}"
-        values: dict[str, Column] = {column(name): col(f"source.{column(name)}") for name in names}
+        equal = f"source.{quoted(self.id)} = {self.in_merge}.{quoted(self.id)}"
+        values: dict[str, Column] = {quoted(name): col(f"source.{quoted(name)}") for name in names}
         deleted = col(f"source.{DELETED}")
 
         def merge() -> None:
@@ -105,7 +106,7 @@ def last_changes(frame: DataFrame, id: str) -> DataFrame:
     update, unless it changed the id itself: then nothing comes after what was there before.
     """
     gone = col(CHANGE).isin("delete", "update_preimage")
-    newest_first = Window.partitionBy(column(id)).orderBy(col(VERSION).desc(), gone)
+    newest_first = Window.partitionBy(quoted(id)).orderBy(col(VERSION).desc(), gone)
     ranked = frame.withColumn(DELETED, gone).withColumn("_redcal_rank", rank().over(newest_first))
     return ranked.where("_redcal_rank = 1").drop("_redcal_rank", CHANGE, VERSION, TIME)
 

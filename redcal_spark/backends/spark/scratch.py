@@ -12,6 +12,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from redcal_spark.backends.counters import Counters
+from redcal_spark.backends.names import quoted
 from redcal_spark.backends.spark.errors import over_scratch
 from redcal_spark.backends.spark.scratch_folders import (
     PREFIX,
@@ -54,8 +55,8 @@ class Scratch:
             if is_path(place):
                 writer.mode("overwrite").parquet(place)
                 return self.spark.read.schema(DDL).parquet(place)
-            writer.mode("overwrite").format("parquet").saveAsTable(quoted(place))
-            return self.spark.read.table(quoted(place))
+            writer.mode("overwrite").format("parquet").saveAsTable(_in_sql(place))
+            return self.spark.read.table(_in_sql(place))
 
     def collected(self, frame: DataFrame) -> Iterator[tuple[str, Any]]:
         """Rows of (kind, data) at the driver."""
@@ -91,7 +92,7 @@ class Scratch:
             self._remove_path(f"{self.place}/{self.name}", made)
         else:
             for table in made:
-                self.spark.sql(f"DROP TABLE IF EXISTS {quoted(table)}")
+                self.spark.sql(f"DROP TABLE IF EXISTS {_in_sql(table)}")
 
     def _remove_path(self, folder: str, parts: Sequence[str]) -> None:
         if remove_folder(folder):
@@ -111,20 +112,20 @@ class Scratch:
                 remove_folder(str(folder))
             return [folder.name for folder in dead]
         try:
-            listed = f"SHOW TABLES IN {quoted(self.place)} LIKE '{PREFIX}*'"
+            listed = f"SHOW TABLES IN {_in_sql(self.place)} LIKE '{PREFIX}*'"
             found = self.spark.sql(listed).collect()
         except AnalysisException as err:
             raise UsageError(f"{setting('scratch')}: no schema {self.place}") from err
         names = [row["tableName"] for row in found]
         dead_tables = [n for n in names if is_leftover(n.rsplit("_", 1)[0])]
         for name in dead_tables:
-            self.spark.sql(f"DROP TABLE IF EXISTS {quoted(f'{self.place}.{name}')}")
+            self.spark.sql(f"DROP TABLE IF EXISTS {_in_sql(f'{self.place}.{name}')}")
         return dead_tables
 
 
-def quoted(name: str) -> str:
+def _in_sql(name: str) -> str:
     """A table's name for SQL, each part in backticks."""
-    return ".".join("`" + part.replace("`", "``") + "`" for part in name.split("."))
+    return ".".join(map(quoted, name.split(".")))
 
 
 def _local_place(spark: SparkSession) -> str | None:

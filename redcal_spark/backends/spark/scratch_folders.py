@@ -11,8 +11,9 @@ import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from redcal_spark.backends.names import ADDRESS
+
 PREFIX = "redcal_scratch"
-ADDRESS = re.compile(r"[A-Za-z][\w+-]*:/")  # of an object store
 LEASE = timedelta(hours=48)  # older scratch of another host is nobody's
 
 

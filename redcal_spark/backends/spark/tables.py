@@ -7,7 +7,6 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -28,9 +27,9 @@ from pyspark.sql.types import (
 from redcal_spark.backends.local.delta_read import DeltaRsTable
 from redcal_spark.backends.local.delta_write import TRIES
 from redcal_spark.backends.local.files import FileTable
-from redcal_spark.backends.names import ADDRESS, FILE_ENDINGS
+from redcal_spark.backends.names import quoted
 from redcal_spark.backends.spark.errors import UNREADABLE, is_sparks, of_a_disk, told
-from redcal_spark.backends.spark.frames import arrow_schema, column
+from redcal_spark.backends.spark.frames import arrow_schema
 from redcal_spark.backends.spark.workers import of_worker
 from redcal_spark.backends.store import Table, vacuumed
 from redcal_spark.core.scan import BatchGroup, each_alone
@@ -41,45 +40,6 @@ BY_BYTES = "UTF8_BINARY"  # the collation of all texts that are not given anothe
 CONFLICT = re.compile(
     r"DELTA_(CONCURRENT|METADATA_CHANGED|PROTOCOL_CHANGED)|delta\.exceptions\.Concurrent"
 )
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a table is: a path, or a name in the catalog."""
-
-    name: str
-
-    @property
-    def is_path(self) -> bool:
-        if self.name.startswith("`"):
-            return False
-        if "/" in self.name or self.name.startswith("."):
-            return True
-        return self.name.lower().endswith(FILE_ENDINGS) or Path(self.name).exists()
-
-    @property
-    def is_here(self) -> bool:
-        """Whether this process can look at it, and not just Spark."""
-        return self.is_path and not ADDRESS.match(self.name)
-
-    @property
-    def sql(self) -> str:
-        """The table in SQL."""
-        if self.is_path:
-            return f"delta.{column(self.name)}"
-        # parts that have dots or other signs in them are written in backticks
-        parts = re.findall(r"`((?:[^`]|``)+)`|([^.`]+)", self.name)
-        return ".".join(column(inside.replace("``", "`") or plain) for inside, plain in parts)
-
-    @property
-    def in_merge(self) -> str:
-        """The table as the conditions of a MERGE know it."""
-        return f"spark_catalog.{self.sql}" if self.is_path else self.sql
-
-    @property
-    def absolute(self) -> Place:
-        """Spark resolves relative paths against the folder its server was started in."""
-        return Place(str(Path(self.name).absolute())) if self.is_here else self
 
 
 class SparkTable:
@@ -123,7 +83,7 @@ class SparkTable:
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """The rows at the driver: for small tables."""
-        frame = self.frame if columns is None else self.frame.select(*map(column, columns))
+        frame = self.frame if columns is None else self.frame.select(*map(quoted, columns))
         with explained(self.explain):
             found = frame.toArrow()
         yield from found.to_batches()
@@ -138,7 +98,7 @@ class SparkTable:
             found = self._files.batches(columns)
         else:
             with explained(self.explain):
-                chosen = self.frame.select(*map(column, columns))
+                chosen = self.frame.select(*map(quoted, columns))
                 found = chosen.limit(FIRST_ROWS).toArrow().to_batches()
         return next((batch.slice(0, FIRST_ROWS) for batch in found if batch.num_rows), None)
 

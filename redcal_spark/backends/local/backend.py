@@ -1,0 +1,202 @@
+"""The backend without a JVM: scans, passes and writes are done by threads, batch by batch."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import chain
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from redcal_spark.algorithms.engine import Engine
+from redcal_spark.backends.backend import Progress, Stream
+from redcal_spark.backends.counters import Counters
+from redcal_spark.backends.inputs import duplicate_ids
+from redcal_spark.backends.local.scan import scan_pieces
+from redcal_spark.backends.local.store import DeltaRsStore
+from redcal_spark.backends.store import Commit, Table, written_before
+from redcal_spark.backends.target import Target
+from redcal_spark.backends.threads import ordered
+from redcal_spark.backends.views import Made, SomeColumns, WithIds
+from redcal_spark.config.schema import Config
+from redcal_spark.core.columns import Layout, plan
+from redcal_spark.core.fitted import Fitted
+from redcal_spark.core.history import Holdout, Point, history
+from redcal_spark.core.kernel import BlockScan
+from redcal_spark.core.multiset import CompareTask
+from redcal_spark.core.problem import Problem
+from redcal_spark.core.reading import BadRows
+from redcal_spark.core.roles import Roles
+from redcal_spark.core.scan import ScanResult, numbered
+from redcal_spark.core.splits import Split
+from redcal_spark.errors import ConflictError, InputError, UsageError
+
+log = logging.getLogger(__name__)
+
+TRIES = 5  # of a write that others were quicker than
+
+
+class LocalBackend:
+    """On this machine, batch by batch."""
+
+    def __init__(self, store: DeltaRsStore, threads: int | None = None):
+        self.store = store
+        self.threads = threads
+        self.counters = Counters()
+
+    def first(self, table: Table, columns: list[str]) -> pa.RecordBatch | None:
+        return next((batch for batch in table.batches(columns) if batch.num_rows), None)
+
+    def id_problems(self, table: Table, id: str) -> list[str]:
+        return duplicate_ids(table, id)
+
+    def rows_with(
+        self, table: Table, id: str, value: pa.Scalar, names: list[str], most: int
+    ) -> tuple[pa.Table, int]:
+        found, count = [], 0
+        for batch in table.batches(names):
+            place = batch.schema.get_field_index(id)
+            ids = batch.column(place).cast(value.type)  # not every type of text can be compared
+            kept = batch.set_column(place, id, ids).filter(pc.equal(ids, value))
+            if kept.num_rows and count < most:
+                found.append(kept.slice(0, most - count))
+            count += kept.num_rows
+        schema = pa.schema([table.schema.field(name) for name in names])
+        return pa.Table.from_batches(found) if found else schema.empty_table(), count
+
+    def scan(
+        self,
+        table: Table,
+        problem: Problem,
+        wanted: list[str],
+        split: Split | None,
+        progress: Progress,
+    ) -> LocalScan:
+        pieces = table.pieces(wanted)
+        where = table.name
+        found = scan_pieces(problem, pieces, table.schema, where, split, progress, self.threads)
+        return LocalScan(*found, self.threads)
+
+    def write_rows(
+        self,
+        table: Table,
+        pair: Fitted,
+        target: Target,
+        commit: Commit,
+        progress: Progress,
+        at_end: Callable[[], None],
+        roles: Roles,
+    ) -> tuple[int, int]:
+        done = written_before(self.store, target, commit)
+        if done is not None:
+            return done
+
+        def write() -> tuple[int, int]:
+            rows = self._extended(table, pair, target, roles)
+            first = next(rows, None)  # its schema is the table's
+            if first is None:
+                raise InputError(f"{table.name} has no rows")
+            self.store.check_rows(target, first.schema)
+            written = 0
+
+            def told(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+                nonlocal written
+                for batch in batches:
+                    written += batch.num_rows
+                    progress(batch.num_rows)
+                    yield batch
+                at_end()
+
+            version = self.store.put(target, first.schema, told(chain([first], rows)), commit)
+            if target.mode == "merge":  # most rows may have been there already
+                return self.store.written(target.table, commit) or (version, written)
+            return version, written
+
+        for left in reversed(range(TRIES)):
+            try:
+                return write()
+            except ConflictError as err:  # of two runs on one target, one is the next version
+                if not left:
+                    raise
+                log.info("%s; trying again", str(err).partition(";")[0])
+        raise AssertionError
+
+    def stream(self, config: Config, pair: Fitted, model: tuple[str, str]) -> Stream:
+        raise UsageError(
+            "--incremental and --follow need engine.name: spark, whose streaming source knows "
+            "which rows of a Delta table are new; a plain apply does without"
+        )
+
+    def compared(self, table: Table, task: CompareTask, made: Made | None) -> list[pa.RecordBatch]:
+        rows = table.batches() if made is None else self._extended(table, *made)
+        found = ordered(lambda batch: list(task([batch])), rows, self.threads)
+        return list(chain.from_iterable(found))
+
+    def schema_made(self, table: Table, made: Made) -> pa.Schema:
+        none = pa.RecordBatch.from_pylist([], table.schema)
+        pair, target, roles = made
+        layout = plan(table.schema, pair.columns, table.name, pair.n_classes, None, labels=False)
+        names = target.names(pair.columns, pair.losses)
+        return pair.apply_batch(none, layout, names, BadRows(), 0, target.skip, roles).schema
+
+    def only(self, table: Table, names: list[str]) -> Table:
+        return SomeColumns(table, names)
+
+    def with_ids(self, table: Table, other: Table, id: str, inside: bool) -> Table:
+        return WithIds(table, other, id, inside)
+
+    def _extended(
+        self, table: Table, pair: Fitted, target: Target, roles: Roles
+    ) -> Iterator[pa.RecordBatch]:
+        layout = plan(table.schema, pair.columns, table.name, pair.n_classes, None, labels=False)
+        pair.check_layout(layout)
+        names, skip = target.names(pair.columns, pair.losses), target.skip
+
+        def work(item: tuple[int, pa.RecordBatch]) -> tuple[pa.RecordBatch, BadRows]:
+            start, batch = item
+            problems = BadRows()
+            return pair.apply_batch(batch, layout, names, problems, start, skip, roles), problems
+
+        for batch, problems in ordered(work, numbered(table.batches()), self.threads):
+            if not skip:
+                problems.raise_if_any(table.name)
+            yield batch
+
+
+class LocalScan:
+    """What a scan kept, in memory."""
+
+    def __init__(self, gathered: ScanResult, layout: Layout, threads: int | None = None):
+        self.gathered = gathered
+        self.layout = layout
+        self.replayed = 0
+        self._threads = threads
+        self._spread = partial(ordered, threads=threads)
+
+    def engine(self) -> Engine | None:
+        return None
+
+    def histories(self, pair: Fitted, seen: list[Point] | None) -> dict[str, list[Point]]:
+        found = {} if seen is None else {"fit": seen}
+        holdout, fitted = Holdout(self.layout.label == "vector"), self.gathered.fit.rows
+        for name, part in self.gathered.parts.items():
+            if name not in found:
+                self.replayed += sum(scan.active.rows for scan in part.scans)
+                found[name] = history(
+                    *(part.totals, part.scans, pair.rules, pair.log, self._spread),
+                    fitted=fitted,
+                    holdout=holdout if name == "holdout" else None,
+                )
+        return found
+
+    def rows_at_hand(self) -> list[BlockScan] | None:
+        return self.gathered.fit.scans
+
+    def again(self, problem: Problem) -> LocalScan:
+        gathered = problem.scanner(self.layout).again(self.gathered)
+        return LocalScan(gathered, self.layout, self._threads)
+
+    def close(self) -> None:
+        pass
