@@ -48,6 +48,7 @@ from redcal_spark.config.section import (
     unequal_sizes,
     wrong,
 )
+from redcal_spark.settings import DRIVER_BUDGET
 
 
 class ScoreTable(Section):
@@ -367,7 +368,8 @@ class EngineSection(Section):
         default=600, description="seconds after which a silent run is taken for dead"
     )
     driver_budget: Whole = Field(
-        default=2**28, description="bytes of active rows that Spark's driver takes over; 0: never"
+        default=DRIVER_BUDGET,
+        description="bytes of active rows that Spark's driver takes over; 0: never",
     )
 
 

@@ -33,7 +33,7 @@ from redcal_spark.core.scan import ScanResult, each_alone
 from redcal_spark.core.splits import Split
 from redcal_spark.errors import FitWarning, UsageError, warn
 from redcal_spark.model.pair import ReconciledPair, is_spark
-from redcal_spark.settings import called_from_python
+from redcal_spark.settings import DRIVER_BUDGET, called_from_python
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ class Reconciler:
         threads: int | None = None,
         engine: Literal["auto", "local", "spark"] = "auto",
         scratch: str | None = None,
-        driver_budget: int = 256 * 2**20,
+        driver_budget: int = DRIVER_BUDGET,
     ):
         parameters = Parameters(
             algorithm=algorithm,  # type: ignore[arg-type]
@@ -189,7 +189,8 @@ class Reconciler:
 
     def _fit_frame(self, frame: Any) -> ReconciledPair:
         from redcal_spark.backends.spark.errors import workers_in_words
-        from redcal_spark.backends.spark.frames import layout_of, scan_frame
+        from redcal_spark.backends.spark.frames import layout_of
+        from redcal_spark.backends.spark.scan import SparkScan
         from redcal_spark.backends.spark.scratch import Scratch
 
         why = "the data is a Spark DataFrame" if self.engine == "auto" else "it was asked for"
@@ -198,14 +199,13 @@ class Reconciler:
         scratch = Scratch(frame.sparkSession, self.scratch)
         try:
             with workers_in_words():
-                scan = scan_frame(
-                    frame, self.problem.scanner(layout), scratch, self.driver_budget, self.threads
+                scan = SparkScan(
+                    frame, self.problem, layout, scratch, self.driver_budget, self.threads
                 )
             self.problem.check(scan.gathered, "the data")
             self._warn(scan.gathered)
-            engine = scan.engine(self.problem.fitting_rules(layout))
-            pair = self.fit_gathered(scan.gathered, layout, engine=engine)
-            return self._certified(pair, scan.histories(pair.rules, pair.log)["fit"])
+            pair = self.fit_gathered(scan.gathered, layout, engine=scan.engine())
+            return self._certified(pair, scan.histories(pair, None)["fit"])
         finally:
             scratch.close()
 

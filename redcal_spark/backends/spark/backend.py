@@ -10,7 +10,6 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 
-from redcal_spark.algorithms.engine import Engine
 from redcal_spark.backends.counters import Counters
 from redcal_spark.backends.names import quoted
 from redcal_spark.backends.spark.errors import is_sparks
@@ -18,12 +17,12 @@ from redcal_spark.backends.spark.frames import (
     apply_to_frame,
     arrow_schema,
     layout_of,
+    nameless,
     problems_of,
-    scan_frame,
     table_of,
 )
 from redcal_spark.backends.spark.join import id_problems
-from redcal_spark.backends.spark.scan import DRIVER_BUDGET, SparkScan, nameless
+from redcal_spark.backends.spark.scan import SparkScan
 from redcal_spark.backends.spark.scratch import Scratch
 from redcal_spark.backends.spark.ship import ship_package
 from redcal_spark.backends.spark.store import SparkStore
@@ -33,15 +32,13 @@ from redcal_spark.backends.store import Commit, Table, written_before
 from redcal_spark.backends.target import Target
 from redcal_spark.backends.views import Made
 from redcal_spark.config.schema import Config
-from redcal_spark.core.columns import Layout
 from redcal_spark.core.fitted import Fitted
-from redcal_spark.core.history import Point
-from redcal_spark.core.kernel import BlockScan
 from redcal_spark.core.multiset import CompareTask, FetchTask, SumTask
 from redcal_spark.core.problem import Problem
 from redcal_spark.core.roles import Roles
 from redcal_spark.core.splits import Split
 from redcal_spark.errors import InputError, RedcalError
+from redcal_spark.settings import DRIVER_BUDGET
 
 
 class SparkBackend:
@@ -85,26 +82,22 @@ class SparkBackend:
         wanted: list[str],
         split: Split | None,
         progress: Callable[[int], Any],
-    ) -> ScannedOnSpark:
+    ) -> SparkScan:
         source = _frame(table)
         layout = layout_of(source.frame, problem.columns, problem.n_classes, where=table.name)
         scratch = Scratch(self._spark, self._scratch, self.counters)
         try:
-            found = scan_frame(
-                source.frame,
-                problem.scanner(layout, split),
-                scratch,
-                self._budget,
-                self._threads,
+            scan = SparkScan(
+                source.frame, problem, layout, scratch, self._budget, self._threads, split
             )
-            problem.check(found.gathered, table.name)
+            problem.check(scan.gathered, table.name)
         except BaseException as err:
             scratch.close()
             if isinstance(err, Exception) and is_sparks(err):
                 raise source.explain(err) from err
             raise
-        progress(found.gathered.rows)
-        return ScannedOnSpark(found, layout, problem, scratch)
+        progress(scan.gathered.rows)
+        return scan
 
     def write_rows(
         self,
@@ -184,40 +177,6 @@ class SparkBackend:
             return rows.join(ids, rows[quoted(id)] == ids["_redcal_id"], how)
 
         return SparkTable(table.name, chosen, table.identity)
-
-
-class ScannedOnSpark:
-    """The scan's counts, and its active rows: at the driver if they fit, else in scratch."""
-
-    def __init__(self, scan: SparkScan, layout: Layout, problem: Problem, scratch: Scratch):
-        self.gathered = scan.gathered
-        self.layout = layout
-        self.replayed = 0
-        self._scan = scan
-        self._problem = problem
-        self._scratch = scratch
-
-    def engine(self) -> Engine | None:
-        return self._scan.engine(self._problem.fitting_rules(self.layout))
-
-    def histories(self, pair: Fitted, seen: list[Point] | None) -> dict[str, list[Point]]:
-        self.replayed = self._scan.active_rows
-        return self._scan.histories(pair.rules, pair.log)
-
-    def rows_at_hand(self) -> list[BlockScan] | None:
-        if not self._scan.fits_the_driver:
-            return None
-        engine = self.engine()  # collects the rows
-        assert engine is not None
-        engine.close()
-        return self.gathered.fit.scans
-
-    def again(self, problem: Problem) -> None:
-        """Their totals would take a job over the rows, which is what a scan is."""
-        return None
-
-    def close(self) -> None:
-        self._scratch.close()
 
 
 def _made(table: Table, made: Made) -> DataFrame:

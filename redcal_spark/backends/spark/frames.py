@@ -1,4 +1,4 @@
-"""Spark DataFrames in and out: schemas, fitting and applying."""
+"""Spark DataFrames: their schemas, and what a pair makes of them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from pyspark.sql.types import DataType, StringType, StructField, StructType, UserDefinedType
 
 from redcal_spark.backends.names import quoted
-from redcal_spark.backends.spark.scan import DRIVER_BUDGET, SparkScan, nameless
-from redcal_spark.backends.spark.scratch import Scratch
 from redcal_spark.backends.spark.ship import ship_package
 from redcal_spark.backends.spark.tasks import DDL, ApplyTask, ProblemsTask, dense_batch
 from redcal_spark.core.columns import Columns, Layout, plan
@@ -24,7 +22,6 @@ from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.output_columns import OutputNames
 from redcal_spark.core.reading import BadRows
 from redcal_spark.core.roles import UNKNOWN, Roles
-from redcal_spark.core.scan import Scanner
 from redcal_spark.errors import InputError
 
 # PySpark 4.2 must be told the time zone of timestamps; earlier releases take UTC unasked.
@@ -93,24 +90,14 @@ def table_of(frame: DataFrame, names: Sequence[str]) -> pa.Table:
     """Some columns at the driver. Missing ones are left to `plan` to name."""
     arrow_schema(frame, names)
     here = [name for name in frame.columns if name in names]
-    table = frame.select(*[quoted(name) for name in here]).toArrow()
+    table = frame.select(*map(quoted, here)).toArrow()
     dense = [dense_batch(batch, vectors(frame)) for batch in table.to_batches()]
     return pa.Table.from_batches(dense) if dense else table
 
 
-def scan_frame(
-    frame: DataFrame,
-    scanner: Scanner,
-    scratch: Scratch,
-    driver_budget: int = DRIVER_BUDGET,
-    threads: int | None = None,
-) -> SparkScan:
-    """The one scan, over the columns it needs."""
-    wanted = scanner.layout.columns.names(label=True)
-    if scanner.split is not None and scanner.split.column not in wanted:
-        wanted.append(scanner.split.column)
-    chosen = frame.select(*[quoted(name) for name in wanted])
-    return SparkScan(chosen, scanner, vectors(chosen), scratch, driver_budget, threads)
+def nameless(frame: DataFrame) -> DataFrame:
+    """The columns by number: `mapInArrow` takes a dot in a name for a field of a struct."""
+    return frame.toDF(*[f"c{number}" for number in range(len(frame.columns))])
 
 
 def apply_to_frame(
@@ -143,7 +130,7 @@ def problems_of(frame: DataFrame, layout: Layout) -> BadRows:
     """All rows that cannot be used: one job."""
     ship_package(frame.sparkSession)
     names = layout.columns.names(label=False)
-    chosen = frame.select(*[quoted(name) for name in names])
+    chosen = frame.select(*map(quoted, names))
     task = ProblemsTask(layout, tuple(names), vectors(chosen))
     found = nameless(chosen).mapInArrow(task, DDL).select("data").toArrow()
     problems = BadRows()
