@@ -330,6 +330,17 @@ def test_ids_that_do_not_fit_are_left_out_on_request() -> None:
         )
 
 
+@pytest.mark.parametrize("nulls", [1, 2])
+def test_rows_without_an_id_are_not_joined_with_scores_without_one(nulls: int) -> None:
+    ids = pa.array([None] * nulls + [*range(nulls, N)], pa.int64())
+    put(rows(a=None, id=ids))
+    found = side("side_1", P1, ids, list(range(N)))
+    with pytest.warns(JoinWarning, match=f"leaves out {nulls} of {N} rows"):
+        opened, _ = open_input(STORE, job(model_1=found, join="inner").config.input)
+        kept = [row for batch in opened.batches(["id"]) for row in batch["id"].to_pylist()]
+    assert kept == list(range(nulls, N))
+
+
 def test_check_ids() -> None:
     put(rows(id=pa.array([0, 0, None, None, *range(4, N)])))
     job().check()

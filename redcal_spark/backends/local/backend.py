@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from redcal_spark.algorithms.engine import Engine
 from redcal_spark.backends.backend import Progress, Stream
 from redcal_spark.backends.counters import Counters
-from redcal_spark.backends.inputs import duplicate_ids
+from redcal_spark.backends.local.join import duplicate_ids
 from redcal_spark.backends.local.scan import scan_pieces
 from redcal_spark.backends.local.store import DeltaRsStore
 from redcal_spark.backends.store import Commit, Table, written_before

@@ -13,7 +13,7 @@ from deltalake.exceptions import CommitFailedError
 
 from redcal_spark.backends.delta_protocol import known_log, not_written, unwritable
 from redcal_spark.backends.delta_types import as_stored, delta_schema, unstorable
-from redcal_spark.backends.inputs import JoinedTable, RunTable, Side
+from redcal_spark.backends.inputs import Side
 from redcal_spark.backends.local.delta_read import DeltaRsTable, load_version
 from redcal_spark.backends.local.delta_write import (
     Remembering,
@@ -24,6 +24,7 @@ from redcal_spark.backends.local.delta_write import (
 )
 from redcal_spark.backends.local.errors import is_delta, is_panic, odd_signs, unreadable
 from redcal_spark.backends.local.files import FileTable, first_line, open_files
+from redcal_spark.backends.local.join import JoinedTable
 from redcal_spark.backends.local.small_tables import LocalSmallTables, for_writing, table_at
 from redcal_spark.backends.names import elsewhere, problem_of_target
 from redcal_spark.backends.store import RECENT, Commit, Mode, Table, rows_of
@@ -35,6 +36,7 @@ from redcal_spark.backends.target import (
     is_append_only,
     short_partitions,
 )
+from redcal_spark.backends.views import OfRun
 from redcal_spark.config.folder import looked_for
 from redcal_spark.errors import ConflictError, InputError, RedcalError, RunError, UsageError
 
@@ -214,8 +216,8 @@ class DeltaRsStore(LocalSmallTables):
                 return int(entry["version"]), rows_of(entry.get("operationMetrics"))
         return None
 
-    def of_run(self, table: Table, run_id: str) -> RunTable:
-        return RunTable(table, RUN_ID, run_id)
+    def of_run(self, table: Table, run_id: str) -> OfRun:
+        return OfRun(table, run_id)
 
     def _version_of(self, name: str, commit: Commit) -> int:
         done = self.written(name, commit, RECENT)
