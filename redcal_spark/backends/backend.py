@@ -38,8 +38,11 @@ class Scan(Protocol):
     layout: Layout
     replayed: int  # rows that `histories` went over
 
-    def engine(self) -> Engine | None:
-        """Where the active rows are; None: in `gathered`."""
+    def engine(self, problem: Problem, watched: bool = False) -> Engine:
+        """What computes on the active fitting rows, where they are.
+
+        watched: the fit starts anew, and totals at the ends of its rounds are of use.
+        """
         ...
 
     def histories(self, pair: Fitted, seen: list[Point] | None) -> dict[str, list[Point]]:

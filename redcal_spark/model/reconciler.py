@@ -16,7 +16,7 @@ from redcal_spark.algorithms.engine import Engine
 from redcal_spark.algorithms.reconcile import reconcile
 from redcal_spark.algorithms.redcal import dc_then_redcal, redcal
 from redcal_spark.algorithms.trajectory import Trajectory
-from redcal_spark.backends.local.engine import LocalEngine
+from redcal_spark.backends.local.backend import LocalScan
 from redcal_spark.backends.local.scan import scan_pieces
 from redcal_spark.backends.threads import ordered
 from redcal_spark.certificate.certify import certify
@@ -204,7 +204,7 @@ class Reconciler:
                 )
             self.problem.check(scan.gathered, "the data")
             self._warn(scan.gathered)
-            pair = self.fit_gathered(scan.gathered, layout, engine=scan.engine())
+            pair = self.fit_gathered(scan.gathered, layout, engine=scan.engine(self.problem))
             return self._certified(pair, scan.histories(pair, None)["fit"])
         finally:
             scratch.close()
@@ -248,19 +248,8 @@ class Reconciler:
         """
         resolved = self.parameters.resolve(gathered.fit.rows, layout.n_classes)
         if engine is None:
-            scores_only = self.parameters.algorithm == "reconcile"
-            watched = on_round is not None and not scores_only and not log
-            own = watched and self.parameters.algorithm == "redcal"
-            engine = LocalEngine(
-                gathered.fit.scans,
-                gathered.fit.rows,
-                self.problem.fitting_rules(layout),
-                self.threads,
-                gathered.fit.totals if watched else None,
-                own,
-            )
-            if own:
-                gathered.fit.scans = []
+            scan = LocalScan(gathered, layout, self.threads)
+            engine = scan.engine(self.problem, watched=on_round is not None and not log)
         round_ended = None if on_round is None else lambda first: on_round(first, engine.totals)
         run = Trajectory(
             self.parameters,

@@ -337,7 +337,7 @@ class Job:
                 log=progress.log,
                 on_patch=on_patch,
                 on_round=self._round,
-                engine=scanned.engine(),
+                engine=scanned.engine(self.reconciler.problem, watched=not progress.log),
                 zero_calibrations=progress.zero_calibrations,
             )
         with self._phase("holdout"), self.work.counters.timed("holdout") as made:

@@ -164,7 +164,7 @@ class Steps:
             layout = layout_of(frame, model.columns, 2)
             self.scratch = Scratch(spark, scratch)
             scan = SparkScan(frame, model.problem, layout, self.scratch, 0)
-            found = scan.engine()
+            found = scan.engine(model.problem)
         assert isinstance(found, SparkEngine)
         self.engine, self.stored, self.patches = found, found._stored, 0
         self.region = found.freeze(None)

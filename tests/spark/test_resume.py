@@ -32,7 +32,7 @@ def go_on(spark: Any, scratch: str, problem: tuple[str, int, int], cut: int, bud
         place = Scratch(spark, scratch)
         try:
             scan = SparkScan(frame, model.problem, layout, place, budget)
-            patches, engine = prefix(log[:cut]), scan.engine()
+            patches, engine = prefix(log[:cut]), scan.engine(model.problem)
             return model.fit_gathered(scan.gathered, layout, patches, engine=engine)
         finally:
             place.close()

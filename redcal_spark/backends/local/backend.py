@@ -13,9 +13,11 @@ import pyarrow.compute as pc
 from redcal_spark.algorithms.engine import Engine
 from redcal_spark.backends.backend import Progress, Stream
 from redcal_spark.backends.counters import Counters
+from redcal_spark.backends.local.engine import LocalEngine
 from redcal_spark.backends.local.join import duplicate_ids
 from redcal_spark.backends.local.scan import scan_pieces
 from redcal_spark.backends.local.store import DeltaRsStore
+from redcal_spark.backends.retries import retried
 from redcal_spark.backends.store import Commit, Table, written_before
 from redcal_spark.backends.target import Target
 from redcal_spark.backends.threads import ordered
@@ -101,7 +103,7 @@ class LocalBackend:
             self.store.check_rows(target, first.schema)
             written = 0
 
-            def told(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            def counted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
                 nonlocal written
                 for batch in batches:
                     written += batch.num_rows
@@ -109,19 +111,12 @@ class LocalBackend:
                     yield batch
                 at_end()
 
-            version = self.store.put(target, first.schema, told(chain([first], rows)), commit)
+            version = self.store.put(target, first.schema, counted(chain([first], rows)), commit)
             if target.mode == "merge":  # most rows may have been there already
                 return self.store.written(target.table, commit) or (version, written)
             return version, written
 
-        for left in reversed(range(TRIES)):
-            try:
-                return write()
-            except ConflictError as err:  # of two runs on one target, one is the next version
-                if not left:
-                    raise
-                log.info("%s; trying again", str(err).partition(";")[0])
-        raise AssertionError
+        return retried(write, _overtaken, tries=TRIES)
 
     def stream(self, config: Config, pair: Fitted, model: tuple[str, str]) -> Stream:
         raise UsageError(
@@ -165,6 +160,13 @@ class LocalBackend:
             yield batch
 
 
+def _overtaken(err: Exception) -> bool:
+    """Whether of two runs on one target the other was quicker: this one is the next version."""
+    if isinstance(err, ConflictError):
+        log.info("%s; trying again", str(err).partition(";")[0])
+    return isinstance(err, ConflictError)
+
+
 class LocalScan:
     """What a scan kept, in memory."""
 
@@ -175,8 +177,16 @@ class LocalScan:
         self._threads = threads
         self._spread = partial(ordered, threads=threads)
 
-    def engine(self) -> Engine | None:
-        return None
+    def engine(self, problem: Problem, watched: bool = False) -> Engine:
+        """Rounds that are watched leave nothing to ask of the rows: those are patched in place."""
+        algorithm, fit = problem.parameters.algorithm, self.gathered.fit
+        totals = fit.totals if watched and algorithm != "reconcile" else None
+        own = totals is not None and algorithm == "redcal"
+        rules = problem.fitting_rules(self.layout)
+        engine = LocalEngine(fit.scans, fit.rows, rules, self._threads, totals, own)
+        if own:
+            fit.scans = []
+        return engine
 
     def histories(self, pair: Fitted, seen: list[Point] | None) -> dict[str, list[Point]]:
         found = {} if seen is None else {"fit": seen}

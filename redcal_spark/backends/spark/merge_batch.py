@@ -15,7 +15,7 @@ from pyspark.sql.functions import sum as sum_
 from redcal_spark.backends.names import quoted
 from redcal_spark.backends.spark.frames import apply_to_frame
 from redcal_spark.backends.spark.merge import USER_METADATA, settings
-from redcal_spark.backends.spark.tables import retried
+from redcal_spark.backends.spark.tables import again
 from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.output_columns import OutputNames
 from redcal_spark.errors import InputError
@@ -96,7 +96,7 @@ class MergeBatch:
         }
         # of the batch's own session, which no one else uses
         with settings(source.sparkSession, said):
-            retried(merge)
+            again(merge)
 
 
 def last_changes(frame: DataFrame, id: str) -> DataFrame:

@@ -50,7 +50,6 @@ class SparkScan:
         split: Split | None = None,
     ):
         ship_package(scratch.spark)
-        self.problem = problem
         self.layout = layout
         self.scratch = scratch
         self.driver_budget = driver_budget
@@ -88,9 +87,9 @@ class SparkScan:
         """Whether the active rows of both splits do."""
         return self.bytes <= self.driver_budget
 
-    def engine(self) -> Engine:
+    def engine(self, problem: Problem, watched: bool = False) -> Engine:
         """Local if the active rows of both splits fit the driver's budget, else distributed."""
-        rules, fit = self.problem.fitting_rules(self.layout), self.gathered.fit
+        rules, fit = problem.fitting_rules(self.layout), self.gathered.fit
         if self.fits_the_driver:
             log.info("handing over: %s bytes of active rows go to the driver", f"{self.bytes:,}")
             self._collect()

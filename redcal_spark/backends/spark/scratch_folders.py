@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from redcal_spark.backends.names import ADDRESS
+from redcal_spark.backends.processes import start_of
 
 PREFIX = "redcal_scratch"
 LEASE = timedelta(hours=48)  # older scratch of another host is nobody's
@@ -36,17 +37,7 @@ def is_leftover(name: str) -> bool:
     made = datetime.strptime(found[1], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
     if datetime.now(UTC) - made > LEASE:
         return True
-    return found[3] == _host() and int(found[2]) != os.getpid() and not _alive(int(found[2]))
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+    return found[3] == _host() and int(found[2]) != os.getpid() and start_of(int(found[2])) is None
 
 
 def is_path(place: str) -> bool:

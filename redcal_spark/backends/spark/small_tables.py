@@ -17,7 +17,7 @@ from redcal_spark.backends.names import Place, quoted
 from redcal_spark.backends.spark.errors import is_sparks
 from redcal_spark.backends.spark.merge import saying
 from redcal_spark.backends.spark.scratch_folders import remove_folder
-from redcal_spark.backends.spark.tables import explained, retried, unwritten
+from redcal_spark.backends.spark.tables import again, explained, unwritten
 from redcal_spark.backends.store import RECENT, Commit, writer_of
 from redcal_spark.errors import RunError
 
@@ -69,7 +69,7 @@ class SparkSmallTables:
             merging.merge()
 
         with explained(partial(unwritten, name)):
-            retried(merge)
+            again(merge)
 
     def delete(self, name: str, key: str, values: Sequence[str], commit: Commit) -> int:
         place = Place(name).absolute
@@ -86,7 +86,7 @@ class SparkSmallTables:
             merging.whenMatched().delete().merge()
 
         with explained(partial(unwritten, name)), saying(self.spark, commit):
-            retried(delete)
+            again(delete)
         return count
 
     def compact(self, name: str, commit: Commit) -> tuple[int, int]:
@@ -100,7 +100,7 @@ class SparkSmallTables:
 
         before = files()
         with explained(partial(unwritten, name)), saying(self.spark, commit):
-            retried(lambda: self.spark.sql(f"OPTIMIZE {place.sql}").collect())
+            again(lambda: self.spark.sql(f"OPTIMIZE {place.sql}").collect())
         return before, files()
 
     def exists(self, name: str) -> bool:

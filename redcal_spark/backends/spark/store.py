@@ -31,9 +31,9 @@ from redcal_spark.backends.spark.merge import cluster, merge_rows
 from redcal_spark.backends.spark.small_tables import SparkSmallTables
 from redcal_spark.backends.spark.tables import (
     SparkTable,
+    again,
     check_collations,
     explained,
-    retried,
     spark_types,
     texts_for_fractions,
     unread,
@@ -227,7 +227,7 @@ class SparkStore(SparkSmallTables):
                 writer.save(place.name)
 
         with explained(partial(unwritten, name)):
-            retried(save)
+            again(save)
 
     def _mark(self, place: Place, name: str, commit: Commit) -> None:
         """An empty version that says that the run was here."""
@@ -272,7 +272,7 @@ class SparkStore(SparkSmallTables):
         old = self.existing(name)
         if target.mode == "merge" and old is not None:
             with explained(partial(unwritten, name)):
-                retried(lambda: merge_rows(place, frame, self._frame(place), target, commit))
+                again(lambda: merge_rows(place, frame, self._frame(place), target, commit))
             if self.written(name, commit, RECENT) is None:
                 # nothing differed, or the session may not say who writes: an empty version says it
                 self._mark(place, name, commit)

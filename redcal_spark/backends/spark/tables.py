@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import random
 import re
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -25,9 +23,9 @@ from pyspark.sql.types import (
 )
 
 from redcal_spark.backends.local.delta_read import DeltaRsTable
-from redcal_spark.backends.local.delta_write import TRIES
 from redcal_spark.backends.local.files import FileTable
 from redcal_spark.backends.names import quoted
+from redcal_spark.backends.retries import retried
 from redcal_spark.backends.spark.errors import UNREADABLE, is_sparks, of_a_disk, told
 from redcal_spark.backends.spark.frames import arrow_schema
 from redcal_spark.backends.spark.workers import of_worker
@@ -178,21 +176,14 @@ def explained(explain: Callable[[Exception], Exception]) -> Iterator[None]:
         raise explain(err) from err
 
 
-def retried(write: Callable[[], Any]) -> None:
+def again(write: Callable[[], Any]) -> None:
     """Write, and write again when another writer was quicker: on the table as it is then."""
-    for left in reversed(range(TRIES)):
-        try:
-            write()
-            return
-        except Exception as err:
-            if not left or not is_sparks(err) or not is_conflict(err):
-                raise
-            time.sleep(random.uniform(0, 0.5))
+    retried(write, is_conflict, pause=0.5)
 
 
 def is_conflict(err: Exception) -> bool:
     """Whether Delta refused a commit because of another one, and nothing was written."""
-    return CONFLICT.search(str(err)) is not None
+    return is_sparks(err) and CONFLICT.search(str(err)) is not None
 
 
 def refused(text: str, name: str) -> InputError | None:
