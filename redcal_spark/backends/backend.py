@@ -183,7 +183,7 @@ def check_rows(
     work.store.check_rows(target, rows.schema)
     if target.mode == "merge":
         assert target.id is not None
-        told = work.id_problems(table, target.id)
-        if told:
+        problems = work.id_problems(table, target.id)
+        if problems:
             head = "output.mode: merge needs an id on every row, and no id twice:"
-            raise InputError("\n  ".join([head, *told]))
+            raise InputError("\n  ".join([head, *problems]))

@@ -101,12 +101,12 @@ def run_of(user_metadata: str | None) -> str | None:
 
 def _written_by(user_metadata: str | None) -> tuple[str | None, int | None]:
     try:
-        found = json.loads(user_metadata or "null")
+        said = json.loads(user_metadata or "null")
     except (TypeError, ValueError):  # others write there what they like
         return None, None
-    if not isinstance(found, dict):
+    if not isinstance(said, dict):
         return None, None
-    return found.get("redcal_run_id"), found.get("redcal_phase")
+    return said.get("redcal_run_id"), said.get("redcal_phase")
 
 
 def rows_of(metrics: Mapping[str, Any] | None) -> int:
@@ -144,8 +144,8 @@ def version_at(name: str, versions: Iterable[tuple[int, datetime]], time: str) -
         first = made
         if made <= asked:
             return version
-    told = "" if first is None else f"; its first version is of {first:%Y-%m-%dT%H:%M:%S}Z"
-    raise InputError(f"{name}: has no version as old as {time}{told}")
+    oldest = "" if first is None else f"; its first version is of {first:%Y-%m-%dT%H:%M:%S}Z"
+    raise InputError(f"{name}: has no version as old as {time}{oldest}")
 
 
 class Store(Protocol):

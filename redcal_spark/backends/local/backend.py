@@ -57,16 +57,16 @@ class LocalBackend:
     def rows_with(
         self, table: Table, id: str, value: pa.Scalar, names: list[str], most: int
     ) -> tuple[pa.Table, int]:
-        found, count = [], 0
+        batches, count = [], 0
         for batch in table.batches(names):
             place = batch.schema.get_field_index(id)
             ids = batch.column(place).cast(value.type)  # not every type of text can be compared
             kept = batch.set_column(place, id, ids).filter(pc.equal(ids, value))
             if kept.num_rows and count < most:
-                found.append(kept.slice(0, most - count))
+                batches.append(kept.slice(0, most - count))
             count += kept.num_rows
         schema = pa.schema([table.schema.field(name) for name in names])
-        return pa.Table.from_batches(found) if found else schema.empty_table(), count
+        return pa.Table.from_batches(batches) if batches else schema.empty_table(), count
 
     def scan(
         self,
@@ -78,8 +78,8 @@ class LocalBackend:
     ) -> LocalScan:
         pieces = table.pieces(wanted)
         where = table.name
-        found = scan_pieces(problem, pieces, table.schema, where, split, progress, self.threads)
-        return LocalScan(*found, self.threads)
+        result = scan_pieces(problem, pieces, table.schema, where, split, progress, self.threads)
+        return LocalScan(*result, self.threads)
 
     def write_rows(
         self,
@@ -126,8 +126,8 @@ class LocalBackend:
 
     def compared(self, table: Table, task: CompareTask, made: Made | None) -> list[pa.RecordBatch]:
         rows = table.batches() if made is None else self._extended(table, *made)
-        found = ordered(lambda batch: list(task([batch])), rows, self.threads)
-        return list(chain.from_iterable(found))
+        answers = ordered(lambda batch: list(task([batch])), rows, self.threads)
+        return list(chain.from_iterable(answers))
 
     def schema_made(self, table: Table, made: Made) -> pa.Schema:
         none = pa.RecordBatch.from_pylist([], table.schema)
@@ -189,17 +189,17 @@ class LocalScan:
         return engine
 
     def histories(self, pair: Fitted, seen: list[Point] | None) -> dict[str, list[Point]]:
-        found = {} if seen is None else {"fit": seen}
+        histories = {} if seen is None else {"fit": seen}
         holdout, fitted = Holdout(self.layout.label == "vector"), self.gathered.fit.rows
         for name, part in self.gathered.parts.items():
-            if name not in found:
+            if name not in histories:
                 self.replayed += sum(scan.active.rows for scan in part.scans)
-                found[name] = history(
+                histories[name] = history(
                     *(part.totals, part.scans, pair.rules, pair.log, self._spread),
                     fitted=fitted,
                     holdout=holdout if name == "holdout" else None,
                 )
-        return found
+        return histories
 
     def rows_at_hand(self) -> list[BlockScan] | None:
         return self.gathered.fit.scans

@@ -82,9 +82,9 @@ def open_files(name: str, separator: str, fractions: Sequence[str] = ()) -> File
         kinds.setdefault(_kind(file), file)
         files.append(file)
         if len(kinds) > 1:  # at once: a folder that was not meant may be a whole disk
-            told = (f"{_called(k)} ({kinds[k].relative_to(path)})" for k in sorted(kinds))
+            mixed = (f"{_called(k)} ({kinds[k].relative_to(path)})" for k in sorted(kinds))
             raise InputError(
-                f"{name}: the folder mixes {' and '.join(told)}; keep one kind, or begin the names "
+                f"{name}: the folder mixes {' and '.join(mixed)}; keep one kind, or begin the names "
                 "of other files with _ or ."
             )
     if not files:
@@ -125,10 +125,10 @@ def stream(
     wanted = list(dataset.schema.names if columns is None else columns)
     with _readable(dataset, name):
         if _is_parquet(dataset):
-            found = read_parquet(in_files(dataset), shape or ByName(dataset.schema), wanted)
+            rows = read_parquet(in_files(dataset), shape or ByName(dataset.schema), wanted)
         else:
-            found = dataset.to_batches(columns=wanted, batch_readahead=2, fragment_readahead=1)
-        yield from put_together(found)
+            rows = dataset.to_batches(columns=wanted, batch_readahead=2, fragment_readahead=1)
+        yield from put_together(rows)
 
 
 def pieces(
@@ -149,8 +149,8 @@ def pieces(
 
     def read(some: list[RowGroups], start: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         with _readable(dataset, name):
-            found = read_parquet(some, shape, columns, rows, threads=False)
-            yield from numbered(put_together(found), start)
+            batches = read_parquet(some, shape, columns, rows, threads=False)
+            yield from numbered(put_together(batches), start)
 
     start = 0
     waiting: list[RowGroups] = []

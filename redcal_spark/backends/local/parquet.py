@@ -94,9 +94,9 @@ class RowGroups:
 def in_row_groups(dataset: ds.Dataset, shape: Shape) -> Iterator[RowGroups]:
     """The row groups of all files, in their order."""
     for fragment in dataset.get_fragments():
-        told, start = fragment.metadata, 0
-        for i in range(told.num_row_groups):
-            rows = told.row_group(i).num_rows
+        metadata, start = fragment.metadata, 0
+        for i in range(metadata.num_row_groups):
+            rows = metadata.row_group(i).num_rows
             yield RowGroups(fragment, (i,), start, shape.count(fragment, start, rows))
             start += rows
 

@@ -108,15 +108,15 @@ class LocalSmallTables:
             return None
         try:
             opened = DeltaRsTable(name, table)
-            found = pa.Table.from_batches(opened.batches(), opened.schema)
+            rows = pa.Table.from_batches(opened.batches(), opened.schema)
         except InputError as err:
             raise RunError(str(err)) from err
         for column, value in (equal or {}).items():
-            if column not in found.column_names:
-                has = ", ".join(found.column_names)
+            if column not in rows.column_names:
+                has = ", ".join(rows.column_names)
                 raise RunError(f"{name}: is another kind of table: no column {column!r}, but {has}")
-            found = found.filter(pc.equal(found[column], value))
-        return found
+            rows = rows.filter(pc.equal(rows[column], value))
+        return rows
 
     def last_writer(self, name: str) -> str | None:
         if not is_delta(name):

@@ -72,8 +72,8 @@ class SparkBackend:
         source = _frame(table)
         with explained(source.explain):
             same = source.frame.where(col(quoted(id)) == value.as_py())
-            found = table_of(same.limit(most), names)
-            return found, found.num_rows if found.num_rows < most else same.count()
+            rows = table_of(same.limit(most), names)
+            return rows, rows.num_rows if rows.num_rows < most else same.count()
 
     def scan(
         self,
@@ -150,15 +150,15 @@ class SparkBackend:
         asked = replace(task, names=tuple(rows.columns))
         kind = "sums binary" if isinstance(task, SumTask) else nameless(rows).schema
         try:
-            found = nameless(rows).mapInArrow(asked, kind).toArrow()
+            answers = nameless(rows).mapInArrow(asked, kind).toArrow()
         except Exception as err:
             if not is_sparks(err):
                 raise
             raise refused(str(err), table.name) or source.explain(err) from err
         self.counters.jobs += 1
         if isinstance(task, FetchTask):
-            found = found.rename_columns(rows.columns)
-        return list(found.to_batches())
+            answers = answers.rename_columns(rows.columns)
+        return list(answers.to_batches())
 
     def schema_made(self, table: Table, made: Made) -> pa.Schema:
         return arrow_schema(_made(table, made))

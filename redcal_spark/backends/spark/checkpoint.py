@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from redcal_spark.backends.names import Place
-from redcal_spark.backends.spark.errors import told
+from redcal_spark.backends.spark.errors import message_of
 from redcal_spark.backends.spark.tables import explained, unwritten
 from redcal_spark.errors import RunError, UsageError
 
@@ -62,7 +62,7 @@ class Checkpoint:
             rows = self._spark.read.schema(OWNER).json(self._place).collect()
         except PySparkException as err:
             if "PATH_NOT_FOUND" not in str(err):
-                raise RunError(f"{self.path}: cannot be read: {told(err)}") from err
+                raise RunError(f"{self.path}: cannot be read: {message_of(err)}") from err
             return
         owners = [Owner(**row.asDict()) for row in rows]
         # of two that were new at the same time, both see the same one as the owner

@@ -122,8 +122,8 @@ def apply_to_frame(
     log, columns = tuple(fitted.log), tuple(frame.columns)
     task = ApplyTask(layout, fitted.rules, log, columns, names, skip, vectors(frame), roles)
     fields = [*frame.schema.fields, *added]
-    found = nameless(frame).mapInArrow(task, StructType(fields))
-    return plain_text(found, fields)
+    rows = nameless(frame).mapInArrow(task, StructType(fields))
+    return plain_text(rows, fields)
 
 
 def problems_of(frame: DataFrame, layout: Layout) -> BadRows:
@@ -132,9 +132,9 @@ def problems_of(frame: DataFrame, layout: Layout) -> BadRows:
     names = layout.columns.names(label=False)
     chosen = frame.select(*map(quoted, names))
     task = ProblemsTask(layout, tuple(names), vectors(chosen))
-    found = nameless(chosen).mapInArrow(task, DDL).select("data").toArrow()
+    counts = nameless(chosen).mapInArrow(task, DDL).select("data").toArrow()
     problems = BadRows()
-    for cell in found.column("data"):
+    for cell in counts.column("data"):
         problems.merge(BadRows.from_json(json.loads(cell.as_py())))
     return problems
 

@@ -23,32 +23,32 @@ def join_frames(
     check_join(main, sides, id)
     rows: DataFrame = main.frame
     ids = rows.select(col(quoted(id)).alias("id"))
-    told, left_out = _own(ids, main.name)
+    problems, left_out = _own(ids, main.name)
     for side in sides:
         theirs = _frame(side).select(col(quoted(side.id)).alias("id"))
-        found, bad = _own(theirs, side.table.name)
-        told += found
+        more, bad = _own(theirs, side.table.name)
+        problems += more
         for one, two, where in (
             (ids, theirs, f"in {main.name} but not in {side.table.name}"),
             (theirs, ids, f"in {side.table.name} but not in {main.name}"),
         ):
             missing = one.where("id is not null").distinct().join(two.distinct(), "id", "left_anti")
-            told += _tell(where, missing)
+            problems += _tell(where, missing)
         left_out = left_out.union(bad)
-    if told and policy == "error":
+    if problems and policy == "error":
         advice = "(input.join: inner leaves such ids out)"
-        raise InputError("\n  ".join(["the tables cannot be joined:", *told, advice]))
+        raise InputError("\n  ".join(["the tables cannot be joined:", *problems, advice]))
     joined = reduce(lambda frame, side: _beside(frame, side, id), sides, rows)
-    if told:
+    if problems:
         bad_ids = left_out.distinct().withColumnRenamed("id", "_redcal_left_out")
         joined = joined.join(
             bad_ids, joined[quoted(id)] == bad_ids["_redcal_left_out"], "left_anti"
         )
         before, after = rows.count(), joined.count()
         if not after:
-            raise InputError("\n  ".join(["the join leaves no rows:", *told]))
+            raise InputError("\n  ".join(["the join leaves no rows:", *problems]))
         left = f"the join leaves out {before - after:,} of {before:,} rows"
-        warnings.warn("; ".join([left, *told]), JoinWarning, stacklevel=4)
+        warnings.warn("; ".join([left, *problems]), JoinWarning, stacklevel=4)
     return joined
 
 
@@ -68,9 +68,9 @@ def _frame(side: Side) -> DataFrame:
 
 def _own(ids: DataFrame, name: str) -> tuple[list[str], DataFrame]:
     """What is wrong with the ids of one table, in words, and those that occur more than once."""
-    told = null_ids(ids.where("id is null").count(), name)
+    problems = null_ids(ids.where("id is null").count(), name)
     repeated = ids.where("id is not null").groupBy("id").count().where("count > 1").select("id")
-    return told + _tell(f"more than once in {name}", repeated), repeated
+    return problems + _tell(f"more than once in {name}", repeated), repeated
 
 
 def _tell(what: str, ids: DataFrame) -> list[str]:

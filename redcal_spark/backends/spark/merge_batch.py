@@ -66,16 +66,16 @@ class MergeBatch:
             .agg(count(lit(1)).alias("changes"), count("row").alias("rows"))
         )
         null, twice = col("id").isNull(), col("id").isNotNull() & (col("rows") > 1)
-        told = ids.agg(
+        counts = ids.agg(
             sum_("changes").alias("changes"),
             sum_(when(null, col("changes"))).alias("nulls"),
             count(when(twice, 1)).alias("twice"),
         ).first()
-        assert told is not None
-        if told["nulls"] or told["twice"]:
+        assert counts is not None
+        if counts["nulls"] or counts["twice"]:
             shown = ids.where(twice).orderBy("id").limit(EXAMPLES).collect()
-            raise InputError("\n  ".join(_in_words(told, [row[0] for row in shown])))
-        return bool(told["changes"])
+            raise InputError("\n  ".join(_in_words(counts, [row[0] for row in shown])))
+        return bool(counts["changes"])
 
     def merge(self, source: DataFrame, names: list[str], batch: int) -> None:
         equal = f"source.{quoted(self.id)} = {self.in_merge}.{quoted(self.id)}"
@@ -83,11 +83,11 @@ class MergeBatch:
         deleted = col(f"source.{DELETED}")
 
         def merge() -> None:
-            found: Any = source.alias("source").mergeInto(self.sql, expr(equal))
+            merging: Any = source.alias("source").mergeInto(self.sql, expr(equal))
             if self.feed:
-                found = found.whenMatched(deleted).delete()
-            found = found.whenMatched(~deleted).update(values)
-            found.whenNotMatched(~deleted).insert(values).merge()
+                merging = merging.whenMatched(deleted).delete()
+            merging = merging.whenMatched(~deleted).update(values)
+            merging.whenNotMatched(~deleted).insert(values).merge()
 
         said = {
             USER_METADATA: self.user_metadata,
@@ -111,10 +111,12 @@ def last_changes(frame: DataFrame, id: str) -> DataFrame:
     return ranked.where("_redcal_rank = 1").drop("_redcal_rank", CHANGE, VERSION, TIME)
 
 
-def _in_words(told: Any, shown: list[Any]) -> list[str]:
+def _in_words(counts: Any, shown: list[Any]) -> list[str]:
     lines = ["the data: output.mode: merge needs an id on every row, and no id twice in a batch:"]
-    if told["nulls"]:
-        lines.append(f"{told['nulls']:,} rows without an id")
-    if told["twice"]:
-        lines.append(f"{told['twice']:,} ids more than once, such as {', '.join(map(str, shown))}")
+    if counts["nulls"]:
+        lines.append(f"{counts['nulls']:,} rows without an id")
+    if counts["twice"]:
+        lines.append(
+            f"{counts['twice']:,} ids more than once, such as {', '.join(map(str, shown))}"
+        )
     return [*lines, "mend them, or start anew with output.mode: append and another output.table"]

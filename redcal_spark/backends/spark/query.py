@@ -45,10 +45,10 @@ def _listened(query: Any, seen: int, listen: Listen) -> int:
 def _version(offset: Any) -> int | None:
     """The version of the source that a batch ended in; the offset names the next one if all of it
     was read."""
-    found = json.loads(offset) if isinstance(offset, str) else offset
-    if not isinstance(found, dict) or "reservoirVersion" not in found:
+    end = json.loads(offset) if isinstance(offset, str) else offset
+    if not isinstance(end, dict) or "reservoirVersion" not in end:
         return None
-    return int(found["reservoirVersion"]) - (int(found["index"]) < 0)
+    return int(end["reservoirVersion"]) - (int(end["index"]) < 0)
 
 
 def _busy(query: Any) -> bool:

@@ -113,10 +113,10 @@ class Scratch:
             return [folder.name for folder in dead]
         try:
             listed = f"SHOW TABLES IN {_in_sql(self.place)} LIKE '{PREFIX}*'"
-            found = self.spark.sql(listed).collect()
+            tables = self.spark.sql(listed).collect()
         except AnalysisException as err:
             raise UsageError(f"{setting('scratch')}: no schema {self.place}") from err
-        names = [row["tableName"] for row in found]
+        names = [row["tableName"] for row in tables]
         dead_tables = [n for n in names if is_leftover(n.rsplit("_", 1)[0])]
         for name in dead_tables:
             self.spark.sql(f"DROP TABLE IF EXISTS {_in_sql(f'{self.place}.{name}')}")

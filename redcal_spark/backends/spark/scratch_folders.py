@@ -31,13 +31,13 @@ def _host() -> str:
 
 def is_leftover(name: str) -> bool:
     """Whether the run that made this scratch is dead: its process is gone, or it is too old."""
-    found = re.fullmatch(rf"{PREFIX}_(\d{{14}})_(\d+)_[0-9a-f]{{6}}_(\w*)(/.*)?", name)
-    if found is None:
+    match = re.fullmatch(rf"{PREFIX}_(\d{{14}})_(\d+)_[0-9a-f]{{6}}_(\w*)(/.*)?", name)
+    if match is None:
         return False
-    made = datetime.strptime(found[1], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
+    made = datetime.strptime(match[1], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
     if datetime.now(UTC) - made > LEASE:
         return True
-    return found[3] == _host() and int(found[2]) != os.getpid() and start_of(int(found[2])) is None
+    return match[3] == _host() and int(match[2]) != os.getpid() and start_of(int(match[2])) is None
 
 
 def is_path(place: str) -> bool:

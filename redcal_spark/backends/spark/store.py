@@ -24,7 +24,7 @@ from redcal_spark.backends.local.files import FileTable
 from redcal_spark.backends.local.folders import beside
 from redcal_spark.backends.local.store import DeltaRsStore
 from redcal_spark.backends.names import Place, problem_of_target, quoted
-from redcal_spark.backends.spark.errors import told
+from redcal_spark.backends.spark.errors import message_of
 from redcal_spark.backends.spark.frames import arrow_schema
 from redcal_spark.backends.spark.join import join_frames
 from redcal_spark.backends.spark.merge import cluster, merge_rows
@@ -61,8 +61,8 @@ class SparkStore(SparkSmallTables):
         if place.is_here and not Path(name, "_delta_log").is_dir():
             return self._open_files(name, version, separator, fractions)
         table, why = self._seen(name, version) if place.is_here else (None, None)
-        found = self._pinned(name, place, version, why) if table is None else table.identity()
-        reader = self.spark.read.option("versionAsOf", str(found["version"]))
+        identity = self._pinned(name, place, version, why) if table is None else table.identity()
+        reader = self.spark.read.option("versionAsOf", str(identity["version"]))
 
         def frame() -> DataFrame:
             if place.is_path:
@@ -70,7 +70,7 @@ class SparkStore(SparkSmallTables):
             return reader.table(place.sql)
 
         newest = partial(self._newest, name)
-        return SparkTable(name, frame, lambda: found, table, newest)
+        return SparkTable(name, frame, lambda: identity, table, newest)
 
     def _newest(self, name: str) -> int:
         return int(self.history(name, 1)[0]["version"])
@@ -136,22 +136,22 @@ class SparkStore(SparkSmallTables):
                 return why
             if "NOT_FOUND" in str(err) and not place.is_path:
                 return InputError(f"{name}: no such table in the catalog")
-            return InputError(f"{name}: not a readable Delta table: {told(err)}")
+            return InputError(f"{name}: not a readable Delta table: {message_of(err)}")
 
         with explained(refusal):
             entries = self.spark.sql(f"DESCRIBE HISTORY {place.sql}").select("version", "timestamp")
-            found = [(int(r["version"]), _utc(r["timestamp"])) for r in entries.collect()]
+            versions = [(int(r["version"]), _utc(r["timestamp"])) for r in entries.collect()]
             detail = self.spark.sql(f"DESCRIBE DETAIL {place.sql}").select("id").collect()[0]
-        newest = max(v for v, _ in found)
+        newest = max(v for v, _ in versions)
         if version is None:
             chosen = newest
         elif isinstance(version, int):
-            if version not in {v for v, _ in found}:
+            if version not in {v for v, _ in versions}:
                 gone = " (older ones may have been cleaned up)" if version < newest else ""
                 raise InputError(f"{name}: has no version {version}; the newest is {newest}{gone}")
             chosen = version
         else:
-            chosen = version_at(name, found, version)
+            chosen = version_at(name, versions, version)
         return {"kind": "delta", "table": name, "version": int(chosen), "id": detail["id"]}
 
     def join(
@@ -242,8 +242,8 @@ class SparkStore(SparkSmallTables):
             frame = self._frame(place)
             check_collations(name, frame.schema)
             schema = arrow_schema(frame)
-            found = self.spark.sql(f"DESCRIBE DETAIL {place.sql}")
-            detail = found.select("partitionColumns", "clusteringColumns", "properties").first()
+            described = self.spark.sql(f"DESCRIBE DETAIL {place.sql}")
+            detail = described.select("partitionColumns", "clusteringColumns", "properties").first()
         assert detail is not None
         partitions, clusters, properties = (part or () for part in detail)
         said = dict(properties)

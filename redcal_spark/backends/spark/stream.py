@@ -23,7 +23,7 @@ from pyspark.sql.functions import lit
 from redcal_spark.backends.backend import Listen
 from redcal_spark.backends.names import Place
 from redcal_spark.backends.spark.checkpoint import Checkpoint, Owner
-from redcal_spark.backends.spark.errors import is_sparks, told
+from redcal_spark.backends.spark.errors import is_sparks, message_of
 from redcal_spark.backends.spark.frames import apply_to_frame, arrow_schema
 from redcal_spark.backends.spark.merge_batch import MergeBatch
 from redcal_spark.backends.spark.query import follow
@@ -177,8 +177,8 @@ class SparkStream:
 
     def _has_feed(self) -> bool:
         sql = Place(self.source).absolute.sql
-        found = self.spark.sql(f"DESCRIBE DETAIL {sql}").select("properties").collect()
-        return str((found[0][0] or {}).get(FEED, "false")).lower() == "true"
+        detail = self.spark.sql(f"DESCRIBE DETAIL {sql}").select("properties").collect()
+        return str((detail[0][0] or {}).get(FEED, "false")).lower() == "true"
 
     def _ready(self, commit: Commit) -> int:
         """The target with all the columns that rows will have."""
@@ -266,8 +266,8 @@ class SparkStream:
     def written(self, run_id: str) -> tuple[int | None, int]:
         """The newest version of the target that a run wrote, if any, and how many rows in all."""
         with explained(partial(unread, self.target.table)):
-            found = self.store.history(self.target.table)
-        ours = [row for row in found if run_of(row["userMetadata"]) == run_id]
+            versions = self.store.history(self.target.table)
+        ours = [row for row in versions if run_of(row["userMetadata"]) == run_id]
         rows = sum(rows_of(row["operationMetrics"]) for row in ours)
         return max((int(row["version"]) for row in ours), default=None), rows
 
@@ -290,11 +290,11 @@ class SparkStream:
         if (worker := of_worker(err, self.source)) is not None:
             return worker
         cause = re.search(r"terminated with exception: (.*)", text)
-        return RunError(f"{self.source}: {cause[1][:500] if cause else told(err)}")
+        return RunError(f"{self.source}: {cause[1][:500] if cause else message_of(err)}")
 
     def _changed(self, text: str) -> InputError:
-        found = re.search(r"for example (\w+).*?at version (\d+)", text, re.DOTALL)
-        what = f"version {found[2]} ({found[1]})" if found else "a version"
+        match = re.search(r"for example (\w+).*?at version (\d+)", text, re.DOTALL)
+        what = f"version {match[2]} ({match[1]})" if match else "a version"
         sql = Place(self.source).absolute.sql
         ways = [f"ALTER TABLE {sql} SET TBLPROPERTIES ({FEED} = true)"]
         if self.target.mode == "append":

@@ -26,7 +26,7 @@ from redcal_spark.backends.local.delta_read import DeltaRsTable
 from redcal_spark.backends.local.files import FileTable
 from redcal_spark.backends.names import quoted
 from redcal_spark.backends.retries import retried
-from redcal_spark.backends.spark.errors import UNREADABLE, is_sparks, of_a_disk, told
+from redcal_spark.backends.spark.errors import UNREADABLE, is_sparks, message_of, of_a_disk
 from redcal_spark.backends.spark.frames import arrow_schema
 from redcal_spark.backends.spark.workers import of_worker
 from redcal_spark.backends.store import Table, vacuumed
@@ -83,22 +83,22 @@ class SparkTable:
         """The rows at the driver: for small tables."""
         frame = self.frame if columns is None else self.frame.select(*map(quoted, columns))
         with explained(self.explain):
-            found = frame.toArrow()
-        yield from found.to_batches()
+            rows = frame.toArrow()
+        yield from rows.to_batches()
 
     def pieces(self, columns: Sequence[str]) -> Iterator[BatchGroup]:
         return each_alone(self.batches(columns))
 
     def first(self, columns: Sequence[str]) -> pa.RecordBatch | None:
         """A few rows, to look at."""
-        found: Any
+        batches: Any
         if self._files is not None:  # Spark would open every file to tell their types
-            found = self._files.batches(columns)
+            batches = self._files.batches(columns)
         else:
             with explained(self.explain):
                 chosen = self.frame.select(*map(quoted, columns))
-                found = chosen.limit(FIRST_ROWS).toArrow().to_batches()
-        return next((batch.slice(0, FIRST_ROWS) for batch in found if batch.num_rows), None)
+                batches = chosen.limit(FIRST_ROWS).toArrow().to_batches()
+        return next((batch.slice(0, FIRST_ROWS) for batch in batches if batch.num_rows), None)
 
     def count(self) -> int | None:
         return None
@@ -111,8 +111,8 @@ class SparkTable:
             try:
                 for _ in self._files.batches():
                     pass
-            except InputError as found:
-                return found
+            except InputError as problem:
+                return problem
         if self._newest is not None and any(word in str(err) for word in UNREADABLE):
             version, newest = self.identity()["version"], self._newest()
             if version < newest:
@@ -121,7 +121,7 @@ class SparkTable:
             lost = next((f for f in self._seen.files() if not Path(f).exists()), None)
             if lost is not None:
                 return InputError(f"{self.name}: cannot be read: {lost}: No such file or directory")
-        text = told(err)
+        text = message_of(err)
         if any(word in str(err) for word in UNREADABLE):
             return InputError(f"{self.name}: cannot be read: {text}")
         return RunError(f"{self.name}: {text}")
@@ -129,14 +129,14 @@ class SparkTable:
 
 def check_collations(name: str, schema: StructType) -> None:
     """Refuse texts with a collation, however deep: open source Delta does not write them."""
-    found = [
+    collated = [
         f"column {field.name!r} has type {field.dataType.simpleString()}"
         for field in schema.fields
         if _is_collated(field.dataType)
     ]
-    if found:
+    if collated:
         way_out = "Delta may not write a text with a collation; cast it to string, or leave it out"
-        raise InputError("\n".join(f"{name}: {told}: {way_out}" for told in found))
+        raise InputError("\n".join(f"{name}: {column}: {way_out}" for column in collated))
 
 
 def _is_collated(kind: DataType) -> bool:
@@ -188,16 +188,16 @@ def is_conflict(err: Exception) -> bool:
 
 def refused(text: str, name: str) -> InputError | None:
     """Rows that we refused inside a Spark job come back as text inside Spark's own error."""
-    found = of_worker(RunError(text), name)
-    return found if isinstance(found, InputError) else None
+    cause = of_worker(RunError(text), name)
+    return cause if isinstance(cause, InputError) else None
 
 
 def unwritten(name: str, err: Exception) -> RedcalError:
     """Rows may be computed as they are written, so that a worker may be the cause."""
     if (worker := of_worker(err)) is not None and not of_a_disk(err):
         return type(worker)(f"{name}: could not be written: {worker}")
-    return RunError(f"{name}: could not be written: {told(err)}")
+    return RunError(f"{name}: could not be written: {message_of(err)}")
 
 
 def unread(name: str, err: Exception) -> RunError:
-    return RunError(f"{name}: cannot be read: {told(err)}")
+    return RunError(f"{name}: cannot be read: {message_of(err)}")
