@@ -84,8 +84,8 @@ def open_files(name: str, separator: str, fractions: Sequence[str] = ()) -> File
         if len(kinds) > 1:  # at once: a folder that was not meant may be a whole disk
             mixed = (f"{_called(k)} ({kinds[k].relative_to(path)})" for k in sorted(kinds))
             raise InputError(
-                f"{name}: the folder mixes {' and '.join(mixed)}; keep one kind, or begin the names "
-                "of other files with _ or ."
+                f"{name}: the folder mixes {' and '.join(mixed)}; keep one kind, or begin the "
+                "names of other files with _ or ."
             )
     if not files:
         raise InputError(f"{name}: the folder holds no data (no Delta log, no Parquet or CSV file)")
