@@ -97,7 +97,7 @@ def is_list(kind: pa.DataType) -> bool:
     return any(of_it(kind) for of_it in (*plain, *views))
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def is_text(kind: pa.DataType) -> bool:
     return bool(
         pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
     )
@@ -121,7 +121,7 @@ CALLED: dict[str, Callable[[pa.DataType], bool]] = {
     "long": pa.types.is_int64,
     "float": pa.types.is_float32,
     "double": pa.types.is_float64,
-    "string": _is_text,
+    "string": is_text,
     "binary": _is_bytes,
     "date": pa.types.is_date,
 }

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from redcal_spark.backends.delta_types import is_text
 from redcal_spark.backends.store import Store, Table
 from redcal_spark.config.schema import Input, ScoreTable, SplitByColumn
 from redcal_spark.core.columns import Columns, ScoreColumns
@@ -120,7 +121,7 @@ def family(kind: pa.DataType) -> str:
         kind = kind.value_type
     if pa.types.is_integer(kind):
         return "integer"
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+    if is_text(kind):
         return "text"
     return str(kind)
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from redcal_spark.backends.delta_types import is_text
 from redcal_spark.core.arrow import BATCH
 
 BATCH_BYTES = 2**25  # of a batch, about: rows may be wide
@@ -142,9 +143,7 @@ def _has_text(kind: pa.DataType) -> bool:
         return _has_text(kind.value_type)
     if pa.types.is_nested(kind):
         return any(_has_text(kind.field(i).type) for i in range(kind.num_fields))
-    return bool(
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    )
+    return is_text(kind)
 
 
 def put_together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -16,7 +16,7 @@ from redcal_spark.backends.local.store import DeltaRsStore
 from redcal_spark.backends.names import Place, quoted
 from redcal_spark.backends.spark.errors import is_sparks
 from redcal_spark.backends.spark.merge import saying
-from redcal_spark.backends.spark.scratch_folders import remove_folder
+from redcal_spark.backends.spark.scratch import remove_folder
 from redcal_spark.backends.spark.tables import again, explained, unwritten
 from redcal_spark.backends.store import RECENT, Commit, writer_of
 from redcal_spark.errors import RunError
