@@ -122,14 +122,7 @@ class Backend(Protocol):
         """The first few rows whose id is this value, and how many there are."""
         ...
 
-    def scan(
-        self,
-        table: Table,
-        problem: Problem,
-        wanted: list[str],
-        split: Split | None,
-        progress: Progress,
-    ) -> Scan:
+    def scan(self, table: Table, problem: Problem, split: Split | None, progress: Progress) -> Scan:
         """The one scan of a table."""
         ...
 

@@ -26,6 +26,14 @@ def split_of(given: Input) -> Split | None:
     return HashSplit(given.id, given.split.holdout_fraction, given.split.salt)
 
 
+def columns_read(columns: Columns, split: Split | None) -> list[str]:
+    """The columns that a scan reads."""
+    names = columns.names(label=True)
+    if split is not None and split.column not in names:
+        names.append(split.column)
+    return names
+
+
 def open_input(store: Store, given: Input) -> tuple[Table, Columns]:
     """The input table, joined with the models' own tables where they have any; what is where."""
     own = [c for m in (1, 2) if given.score_table(m) is None for c in given.score_columns(m)]

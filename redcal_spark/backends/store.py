@@ -195,8 +195,13 @@ class Store(Protocol):
         """Refuse rows of this schema that the target could not take."""
         ...
 
-    def written(self, name: str, commit: Commit) -> tuple[int, int] | None:
-        """The version that this write made and of how many rows, if the table's history has it."""
+    def written(
+        self, name: str, commit: Commit, among: int | None = None
+    ) -> tuple[int, int] | None:
+        """The version that this write made and of how many rows, if the table's history has it.
+
+        among: so many of the newest versions are looked at; by default all.
+        """
         ...
 
     def of_run(self, table: Any, run_id: str) -> Table:
@@ -256,3 +261,10 @@ def written_before(store: Store, target: Target, commit: Commit) -> tuple[int, i
     if not commit.again and target.mode == "overwrite":
         return None
     return store.written(target.table, commit)
+
+
+def version_just_written(store: Store, name: str, commit: Commit) -> int:
+    done = store.written(name, commit, RECENT)
+    if done is None:
+        raise RunError(f"{name}: the version just written is not in its history")
+    return done[0]

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from redcal_spark.algorithms.engine import Engine
 from redcal_spark.backends.backend import Progress, Stream
 from redcal_spark.backends.counters import Counters
+from redcal_spark.backends.inputs import columns_read
 from redcal_spark.backends.local.engine import LocalEngine
 from redcal_spark.backends.local.join import duplicate_ids
 from redcal_spark.backends.local.scan import scan_pieces
@@ -69,14 +70,9 @@ class LocalBackend:
         return pa.Table.from_batches(batches) if batches else schema.empty_table(), count
 
     def scan(
-        self,
-        table: Table,
-        problem: Problem,
-        wanted: list[str],
-        split: Split | None,
-        progress: Progress,
+        self, table: Table, problem: Problem, split: Split | None, progress: Progress
     ) -> LocalScan:
-        pieces = table.pieces(wanted)
+        pieces = table.pieces(columns_read(problem.columns, split))
         where = table.name
         result = scan_pieces(problem, pieces, table.schema, where, split, progress, self.threads)
         return LocalScan(*result, self.threads)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from redcal_spark.backends.delta_types import is_text
+from redcal_spark.backends.delta_types import inside, is_text
 from redcal_spark.core.arrow import BATCH
 
 BATCH_BYTES = 2**25  # of a batch, about: rows may be wide
@@ -134,16 +134,8 @@ def read_parquet(
 def _check_texts(batch: pa.RecordBatch) -> None:
     """pyarrow takes the bytes of texts as they are; to show one that is no UTF-8 would fail."""
     for column in batch.columns:
-        if _has_text(column.type):
+        if any(map(is_text, inside(column.type))):
             column.validate(full=True)
-
-
-def _has_text(kind: pa.DataType) -> bool:
-    if pa.types.is_dictionary(kind):
-        return _has_text(kind.value_type)
-    if pa.types.is_nested(kind):
-        return any(_has_text(kind.field(i).type) for i in range(kind.num_fields))
-    return is_text(kind)
 
 
 def put_together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

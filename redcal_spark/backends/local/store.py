@@ -27,7 +27,7 @@ from redcal_spark.backends.local.files import FileTable, first_line, open_files
 from redcal_spark.backends.local.join import JoinedTable
 from redcal_spark.backends.local.small_tables import LocalSmallTables, for_writing, table_at
 from redcal_spark.backends.names import elsewhere, problem_of_target
-from redcal_spark.backends.store import RECENT, Commit, Mode, Table, rows_of
+from redcal_spark.backends.store import Commit, Mode, Table, rows_of, version_just_written
 from redcal_spark.backends.target import (
     RUN_ID,
     Existing,
@@ -205,7 +205,7 @@ class DeltaRsStore(LocalSmallTables):
             if (isinstance(err, Exception) or is_panic(err)) and not ours:
                 raise RunError(f"{name}: could not be written: {first_line(err)}") from err
             raise
-        return self._version_of(name, commit)
+        return version_just_written(self, name, commit)
 
     def written(
         self, name: str, commit: Commit, among: int | None = None
@@ -218,12 +218,6 @@ class DeltaRsStore(LocalSmallTables):
 
     def of_run(self, table: Table, run_id: str) -> OfRun:
         return OfRun(table, run_id)
-
-    def _version_of(self, name: str, commit: Commit) -> int:
-        done = self.written(name, commit, RECENT)
-        if done is None:
-            raise RunError(f"{name}: the version just written is not in its history")
-        return done[0]
 
 
 def _with_run(batch: pa.RecordBatch, run_id: str) -> pa.RecordBatch:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 
+from redcal_spark.backends.backend import Progress
 from redcal_spark.backends.counters import Counters
 from redcal_spark.backends.names import quoted
 from redcal_spark.backends.spark.errors import is_sparks
@@ -76,12 +76,7 @@ class SparkBackend:
             return rows, rows.num_rows if rows.num_rows < most else same.count()
 
     def scan(
-        self,
-        table: Table,
-        problem: Problem,
-        wanted: list[str],
-        split: Split | None,
-        progress: Callable[[int], Any],
+        self, table: Table, problem: Problem, split: Split | None, progress: Progress
     ) -> SparkScan:
         source = _frame(table)
         layout = layout_of(source.frame, problem.columns, problem.n_classes, where=table.name)
@@ -105,7 +100,7 @@ class SparkBackend:
         pair: Fitted,
         target: Target,
         commit: Commit,
-        progress: Callable[[int], Any],
+        progress: Progress,
         at_end: Callable[[], None],
         roles: Roles,
     ) -> tuple[int, int]:

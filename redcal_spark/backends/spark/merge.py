@@ -9,9 +9,10 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import expr
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+from pyspark.sql.types import MapType, StructType
 
 from redcal_spark.backends.names import Place, quoted
+from redcal_spark.backends.spark.tables import inside
 from redcal_spark.backends.store import Commit
 from redcal_spark.backends.target import Target
 
@@ -49,7 +50,8 @@ def _same(new: StructType, there: Sequence[str], id: str) -> Iterator[str]:
             continue
         if field.name not in there:  # the table is about to get it, empty
             yield f"{ours} is null"
-        elif _has_map(field.dataType):  # Spark compares no maps
+        elif any(isinstance(kind, MapType) for kind in inside(field.dataType)):
+            # Spark compares no maps
             yield f"to_json(struct({ours})) <=> to_json(struct({theirs}))"
         else:
             yield f"{ours} <=> {theirs}"
@@ -59,14 +61,6 @@ def cluster(spark: SparkSession, place: Place, by: Sequence[str], commit: Commit
     """Cluster a table: writers of frames cannot, and what they overwrite is clustered no more."""
     with saying(spark, commit):
         spark.sql(f"ALTER TABLE {place.sql} CLUSTER BY ({', '.join(map(quoted, by))})")
-
-
-def _has_map(kind: DataType) -> bool:
-    if isinstance(kind, StructType):
-        return any(_has_map(field.dataType) for field in kind.fields)
-    if isinstance(kind, ArrayType):
-        return _has_map(kind.elementType)
-    return isinstance(kind, MapType)
 
 
 def saying(spark: SparkSession, commit: Commit) -> AbstractContextManager[None]:

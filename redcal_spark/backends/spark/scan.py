@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.functions import col
 
 from redcal_spark.algorithms.engine import Engine
+from redcal_spark.backends.inputs import columns_read
 from redcal_spark.backends.local.engine import LocalEngine
 from redcal_spark.backends.names import quoted
 from redcal_spark.backends.spark.engine import SparkEngine, scans_of
@@ -57,9 +58,7 @@ class SparkScan:
         self.replayed = 0
         scanner = problem.scanner(layout, split)
         self._rules = scanner.rules
-        names = layout.columns.names(label=True)
-        if split is not None and split.column not in names:
-            names.append(split.column)
+        names = columns_read(layout.columns, split)
         chosen = frame.select(*map(quoted, names))
         task = ScanTask(scanner, tuple(names), vectors(chosen))
         self.written = scratch.write(nameless(chosen).mapInArrow(task, DDL))

@@ -40,9 +40,16 @@ from redcal_spark.backends.spark.tables import (
     unwritten,
 )
 from redcal_spark.backends.spark.targets import check_names, check_numbered, is_mapped
-from redcal_spark.backends.store import RECENT, Commit, Mode, rows_of, version_at
+from redcal_spark.backends.store import (
+    RECENT,
+    Commit,
+    Mode,
+    rows_of,
+    version_at,
+    version_just_written,
+)
 from redcal_spark.backends.target import RUN_ID, Existing, Target, check_rows, is_append_only
-from redcal_spark.errors import InputError, RunError
+from redcal_spark.errors import InputError
 
 
 class SparkStore(SparkSmallTables):
@@ -206,7 +213,7 @@ class SparkStore(SparkSmallTables):
         elif evolve:
             writer = writer.option("mergeSchema", "true")
         self._save(writer, place, name, commit)
-        return self._version_of(name, commit)
+        return version_just_written(self, name, commit)
 
     def _writer(self, frame: DataFrame, mode: Mode, commit: Commit) -> DataFrameWriter:
         return (
@@ -276,7 +283,7 @@ class SparkStore(SparkSmallTables):
             if self.written(name, commit, RECENT) is None:
                 # nothing differed, or the session may not say who writes: an empty version says it
                 self._mark(place, name, commit)
-            return self._version_of(name, commit)
+            return version_just_written(self, name, commit)
         mode: Mode = "append" if target.mode == "append" else "overwrite"
         if mode == "append":
             frame = frame.withColumn(RUN_ID, lit(commit.run_id))
@@ -292,7 +299,7 @@ class SparkStore(SparkSmallTables):
         if mode == "overwrite" and (clusters := target.clusters_for(old, frame.columns)):
             with explained(partial(unwritten, name)):
                 cluster(self.spark, place, clusters, commit)
-        return self._version_of(name, commit)
+        return version_just_written(self, name, commit)
 
     def written(
         self, name: str, commit: Commit, among: int | None = None
@@ -311,12 +318,6 @@ class SparkStore(SparkSmallTables):
             lambda: table.frame.where(col(RUN_ID) == run_id),
             lambda: table.identity() | {RUN_ID: run_id},
         )
-
-    def _version_of(self, name: str, commit: Commit) -> int:
-        done = self.written(name, commit, RECENT)
-        if done is None:
-            raise RunError(f"{name}: the version just written is not in its history")
-        return done[0]
 
 
 def _utc(time: datetime) -> datetime:

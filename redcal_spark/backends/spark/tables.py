@@ -132,21 +132,25 @@ def check_collations(name: str, schema: StructType) -> None:
     collated = [
         f"column {field.name!r} has type {field.dataType.simpleString()}"
         for field in schema.fields
-        if _is_collated(field.dataType)
+        if any(getattr(kind, "collation", BY_BYTES) != BY_BYTES for kind in inside(field.dataType))
     ]
     if collated:
         way_out = "Delta may not write a text with a collation; cast it to string, or leave it out"
         raise InputError("\n".join(f"{name}: {column}: {way_out}" for column in collated))
 
 
-def _is_collated(kind: DataType) -> bool:
+def inside(kind: DataType) -> Iterator[DataType]:
+    """A type and all types in it, however deep."""
+    yield kind
+    parts: list[DataType] = []
     if isinstance(kind, StructType):
-        return any(_is_collated(field.dataType) for field in kind.fields)
-    if isinstance(kind, ArrayType):
-        return _is_collated(kind.elementType)
-    if isinstance(kind, MapType):
-        return _is_collated(kind.keyType) or _is_collated(kind.valueType)
-    return getattr(kind, "collation", BY_BYTES) != BY_BYTES
+        parts = [field.dataType for field in kind.fields]
+    elif isinstance(kind, ArrayType):
+        parts = [kind.elementType]
+    elif isinstance(kind, MapType):
+        parts = [kind.keyType, kind.valueType]
+    for part in parts:
+        yield from inside(part)
 
 
 def spark_types(schema: pa.Schema) -> StructType:
