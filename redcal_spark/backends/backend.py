@@ -22,12 +22,12 @@ from redcal_spark.core.multiset import CompareTask
 from redcal_spark.core.output_columns import extend
 from redcal_spark.core.problem import Problem
 from redcal_spark.core.reading import BadRows
-from redcal_spark.core.roles import Roles
 from redcal_spark.core.scan import ScanResult
 from redcal_spark.core.splits import Split
 from redcal_spark.errors import InputError
 
 Progress = Callable[[int], Any]
+AtEnd = Callable[[], None]
 Listen = Callable[[int | None, int], None]  # the newest version that was read, and new rows
 
 
@@ -127,18 +127,11 @@ class Backend(Protocol):
         ...
 
     def write_rows(
-        self,
-        table: Table,
-        pair: Fitted,
-        target: Target,
-        commit: Commit,
-        progress: Progress,
-        at_end: Callable[[], None],
-        roles: Roles,
+        self, table: Table, made: Made, commit: Commit, progress: Progress, at_end: AtEnd
     ) -> tuple[int, int]:
-        """Write a table's rows with their new columns; returns the version and how many rows.
+        """Write a table's rows as a pair makes them; returns the version and how many rows.
 
-        What a run has written already is not written again. roles: what the rows were to the fit.
+        What a run has written already is not written again.
         at_end: called when all rows were read and before anything is committed; it may raise.
         """
         ...

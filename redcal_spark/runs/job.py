@@ -449,12 +449,10 @@ class Job:
             try:
                 version, written = self.work.write_rows(
                     self.input,
-                    pair,
-                    target_of(self.config),
+                    (pair, target_of(self.config), roles),
                     self._commit(claim),
                     self.listener.advance,
                     lambda: self._unchanged(identity),
-                    roles,
                 )
                 made.rows = written if known is None else known  # a MERGE tells what it changed
                 counters.rows_scanned += made.rows

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import chain
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from redcal_spark.algorithms.engine import Engine
-from redcal_spark.backends.backend import Progress, Stream
+from redcal_spark.backends.backend import AtEnd, Progress, Stream
 from redcal_spark.backends.counters import Counters
 from redcal_spark.backends.inputs import columns_read
 from redcal_spark.backends.local.engine import LocalEngine
@@ -20,7 +20,6 @@ from redcal_spark.backends.local.scan import scan_pieces
 from redcal_spark.backends.local.store import DeltaRsStore
 from redcal_spark.backends.retries import retried
 from redcal_spark.backends.store import Commit, Table, written_before
-from redcal_spark.backends.target import Target
 from redcal_spark.backends.threads import ordered
 from redcal_spark.backends.views import Made, SomeColumns, WithIds
 from redcal_spark.config.schema import Config
@@ -31,7 +30,6 @@ from redcal_spark.core.kernel import BlockScan
 from redcal_spark.core.multiset import CompareTask
 from redcal_spark.core.problem import Problem
 from redcal_spark.core.reading import BadRows
-from redcal_spark.core.roles import Roles
 from redcal_spark.core.scan import ScanResult, numbered
 from redcal_spark.core.splits import Split
 from redcal_spark.errors import ConflictError, InputError, UsageError
@@ -78,21 +76,15 @@ class LocalBackend:
         return LocalScan(*result, self.threads)
 
     def write_rows(
-        self,
-        table: Table,
-        pair: Fitted,
-        target: Target,
-        commit: Commit,
-        progress: Progress,
-        at_end: Callable[[], None],
-        roles: Roles,
+        self, table: Table, made: Made, commit: Commit, progress: Progress, at_end: AtEnd
     ) -> tuple[int, int]:
+        target = made[1]
         done = written_before(self.store, target, commit)
         if done is not None:
             return done
 
         def write() -> tuple[int, int]:
-            rows = self._extended(table, pair, target, roles)
+            rows = self._extended(table, made)
             first = next(rows, None)  # its schema is the table's
             if first is None:
                 raise InputError(f"{table.name} has no rows")
@@ -121,7 +113,7 @@ class LocalBackend:
         )
 
     def compared(self, table: Table, task: CompareTask, made: Made | None) -> list[pa.RecordBatch]:
-        rows = table.batches() if made is None else self._extended(table, *made)
+        rows = table.batches() if made is None else self._extended(table, made)
         answers = ordered(lambda batch: list(task([batch])), rows, self.threads)
         return list(chain.from_iterable(answers))
 
@@ -138,9 +130,8 @@ class LocalBackend:
     def with_ids(self, table: Table, other: Table, id: str, inside: bool) -> Table:
         return WithIds(table, other, id, inside)
 
-    def _extended(
-        self, table: Table, pair: Fitted, target: Target, roles: Roles
-    ) -> Iterator[pa.RecordBatch]:
+    def _extended(self, table: Table, made: Made) -> Iterator[pa.RecordBatch]:
+        pair, target, roles = made
         layout = plan(table.schema, pair.columns, table.name, pair.n_classes, None, labels=False)
         pair.check_layout(layout)
         names, skip = target.names(pair.columns, pair.losses), target.skip

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 
-from redcal_spark.backends.backend import Progress
+from redcal_spark.backends.backend import AtEnd, Progress
 from redcal_spark.backends.counters import Counters
 from redcal_spark.backends.names import quoted
 from redcal_spark.backends.spark.errors import is_sparks
@@ -29,13 +28,11 @@ from redcal_spark.backends.spark.store import SparkStore
 from redcal_spark.backends.spark.stream import SparkStream, stream_of
 from redcal_spark.backends.spark.tables import SparkTable, explained, refused
 from redcal_spark.backends.store import Commit, Table, written_before
-from redcal_spark.backends.target import Target
 from redcal_spark.backends.views import Made
 from redcal_spark.config.schema import Config
 from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.multiset import CompareTask, FetchTask, SumTask
 from redcal_spark.core.problem import Problem
-from redcal_spark.core.roles import Roles
 from redcal_spark.core.splits import Split
 from redcal_spark.errors import InputError, RedcalError
 from redcal_spark.settings import DRIVER_BUDGET
@@ -95,20 +92,14 @@ class SparkBackend:
         return scan
 
     def write_rows(
-        self,
-        table: Table,
-        pair: Fitted,
-        target: Target,
-        commit: Commit,
-        progress: Progress,
-        at_end: Callable[[], None],
-        roles: Roles,
+        self, table: Table, made: Made, commit: Commit, progress: Progress, at_end: AtEnd
     ) -> tuple[int, int]:
         """One job reads, maps and writes. Files that change meanwhile are noticed after it."""
+        pair, target, _ = made
         done = written_before(self.store, target, commit)
         if done is not None:
             return done
-        rows = _made(table, (pair, target, roles))
+        rows = _made(table, made)
         self.store.check_rows(target, arrow_schema(rows))
         at_end()
         try:
