@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from functools import partial
+from functools import cached_property
 
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import col
 
 from redcal_spark.algorithms.engine import Engine
 from redcal_spark.backends.inputs import columns_read
-from redcal_spark.backends.local.engine import LocalEngine
+from redcal_spark.backends.local.backend import LocalScan
 from redcal_spark.backends.names import quoted
 from redcal_spark.backends.spark.engine import SparkEngine, scans_of
 from redcal_spark.backends.spark.frames import nameless, vectors
@@ -18,11 +18,10 @@ from redcal_spark.backends.spark.scratch import Scratch
 from redcal_spark.backends.spark.ship import ship_package
 from redcal_spark.backends.spark.stored_blocks import Stored
 from redcal_spark.backends.spark.tasks import DDL, HistoryTask, ScanTask, blocks_of
-from redcal_spark.backends.threads import ordered
 from redcal_spark.core.blocks import Block
 from redcal_spark.core.columns import Layout
 from redcal_spark.core.fitted import Fitted
-from redcal_spark.core.history import Holdout, Point, added, history, points, segments
+from redcal_spark.core.history import Holdout, Point, added, points, segments
 from redcal_spark.core.kernel import BlockScan
 from redcal_spark.core.metrics import Totals
 from redcal_spark.core.packing import unpack_changes, unpack_gathered
@@ -88,24 +87,20 @@ class SparkScan:
 
     def engine(self, problem: Problem, watched: bool = False) -> Engine:
         """Local if the active rows of both splits fit the driver's budget, else distributed."""
-        rules, fit = problem.fitting_rules(self.layout), self.gathered.fit
         if self.fits_the_driver:
             log.info("handing over: %s bytes of active rows go to the driver", f"{self.bytes:,}")
-            self._collect()
-            return LocalEngine(fit.scans, fit.rows, rules, self.threads)
-        stored, counts = Stored(self.scratch, self.written, rules), list(fit.totals.events)
-        budget = self.driver_budget
+            return self._at_the_driver.engine(problem)
+        fit, budget = self.gathered.fit, self.driver_budget
+        stored = Stored(self.scratch, self.written, problem.fitting_rules(self.layout))
+        counts = list(fit.totals.events)
         return SparkEngine(stored, fit.rows, counts, self.row_bytes, budget, self.threads)
 
     def rows_at_hand(self) -> list[BlockScan] | None:
-        if not self.fits_the_driver:
-            return None
-        if not self.gathered.fit.scans:
-            self._collect()
-        return self.gathered.fit.scans
+        return self._at_the_driver.rows_at_hand() if self.fits_the_driver else None
 
-    def _collect(self) -> None:
-        """The active rows of both splits, at the driver."""
+    @cached_property
+    def _at_the_driver(self) -> LocalScan:
+        """The scan with the active rows of both splits, collected."""
         blocks: dict[str, list[Block]] = {"fit": [], "holdout": []}
         with self.scratch.counters.timed("collect") as made:
             made.rows, made.bytes = self.active_rows, self.bytes
@@ -113,6 +108,7 @@ class SparkScan:
                 blocks[kind] += blocks_of([data])
         for kind, part in (("fit", self.gathered.fit), ("holdout", self.gathered.holdout)):
             part.scans = scans_of(blocks[kind], self._rules, self.threads)
+        return LocalScan(self.gathered, self.layout, self.threads)
 
     @property
     def _active(self) -> DataFrame:
@@ -128,20 +124,11 @@ class SparkScan:
     def histories(self, pair: Fitted, seen: list[Point] | None) -> dict[str, list[Point]]:
         """The one pass after the fit, over the active rows of both splits where they are."""
         self.replayed = self.active_rows
-        parts, fitted = self.gathered.parts, self.gathered.fit.rows
-        pairing = Holdout(self.layout.label == "vector")
-        holdout = {name: pairing if name == "holdout" else None for name in parts}
         if self.fits_the_driver:
-            spread = partial(ordered, threads=self.threads)
-            return {
-                name: history(
-                    *(part.totals, part.scans, pair.rules, pair.log, spread),
-                    fitted=fitted,
-                    holdout=holdout[name],
-                )
-                for name, part in parts.items()
-            }
-        cut = segments(pair.log, fitted)
+            return self._at_the_driver.histories(pair, None)
+        parts, pairing = self.gathered.parts, Holdout(self.layout.label == "vector")
+        holdout = {name: pairing if name == "holdout" else None for name in parts}
+        cut = segments(pair.log, self.gathered.fit.rows)
         task = HistoryTask(pair.rules, tuple(tuple(segment) for segment in cut))
         changes: dict[str, list[list[Totals]]] = {name: [] for name in parts}
         for kind, data in self.scratch.collected(self._active.mapInArrow(task, DDL)):
