@@ -26,7 +26,7 @@ BASE = [
 # Spark Connect needs pandas, and PySpark 4.2 warns on pandas 3.
 SPARK = ["pyspark>=4.2,<4.3", "delta-spark>=4.4,<4.5,!=4.4.1", "pandas>=2.2,<3"]
 
-REPORT = ["matplotlib>=3.8", "jinja2>=3.1"]
+REPORT = ["jinja2>=3.1"]
 
 # What `pyspark[connect]` asks for, so that the contract suite can run through Spark Connect.
 CONNECT = [
@@ -40,6 +40,8 @@ DEV = [
     *CONNECT,
     "hypothesis>=6.100",
     "jsonschema>=4.20",
+    # For the notebooks and the charts of the benchmarks.
+    "matplotlib>=3.8",
     "mypy>=1.13",
     "pandas-stubs>=2.2,<3",
     "polars>=1.0",

@@ -14,6 +14,7 @@ from redcal_spark.backends.store import Commit, Store, Table
 from redcal_spark.backends.target import Target
 from redcal_spark.backends.views import Made
 from redcal_spark.config.schema import Config
+from redcal_spark.core.arrow import empty_batch
 from redcal_spark.core.columns import Layout
 from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.history import Point
@@ -161,8 +162,7 @@ def check_rows(
     work: Backend, table: Table, target: Target, problem: Problem, layout: Layout
 ) -> None:
     """What can be seen beforehand of writing a table's rows: columns of the target, and ids."""
-    schema = table.schema
-    nothing = pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
+    nothing = empty_batch(table.schema)
     names = target.names(problem.columns, problem.losses)
     rules = problem.rules(layout.binary)
     rows = extend(nothing, layout, rules, (), names, BadRows(), skip=target.skip)

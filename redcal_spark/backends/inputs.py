@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from redcal_spark.backends.delta_types import is_text
 from redcal_spark.backends.store import Store, Table
-from redcal_spark.config.schema import Input, ScoreTable, SplitByColumn
+from redcal_spark.config.input import Input, ScoreTable, SplitByColumn
 from redcal_spark.core.columns import Columns, ScoreColumns
+from redcal_spark.core.number_text import plural
 from redcal_spark.core.splits import ColumnSplit, HashSplit, Split
 from redcal_spark.errors import InputError
 
@@ -135,14 +136,10 @@ def family(kind: pa.DataType) -> str:
 
 
 def null_ids(count: int, name: str) -> list[str]:
-    return [f"null in {name}: {_ids(count)}"] if count else []
+    return [f"null in {name}: {plural(count, 'id')}"] if count else []
 
 
 def in_words(what: str, count: int, first: Sequence[Any]) -> list[str]:
     """Ids that something is the matter with: how many, and the first few in their order."""
     shown = ", ".join(map(repr, first))
-    return [f"{what}: {_ids(count)}, first {shown}"] if count else []
-
-
-def _ids(count: int) -> str:
-    return f"{count:,} {'id' if count == 1 else 'ids'}"
+    return [f"{what}: {plural(count, 'id')}, first {shown}"] if count else []

@@ -15,9 +15,7 @@ from redcal_spark.backends.backend import Backend
 from redcal_spark.backends.local.backend import LocalBackend
 from redcal_spark.backends.local.store import DeltaRsStore
 from redcal_spark.backends.names import is_catalog_name
-from redcal_spark.cli.terminal import (
-    Terminal,
-)
+from redcal_spark.cli.terminal import Terminal
 from redcal_spark.config.folder import looked_for
 from redcal_spark.config.load import load_config
 from redcal_spark.config.schema import Config
@@ -39,7 +37,7 @@ def job_of(options: argparse.Namespace) -> StreamJob:
 
 
 def watched_job(options: argparse.Namespace) -> Job:
-    """A job whose rounds are told in the words of its losses."""
+    """A job whose rounds are shown in the words of its losses."""
     job = job_of(options)
     if isinstance(job.listener, Terminal):
         job.listener.losses = job.reconciler.losses
@@ -77,13 +75,13 @@ def _work(config: Config) -> Backend:
 def choose_engine(config: Config) -> tuple[Literal["local", "spark"], str]:
     """What computes, and why: `auto` computes where the data is."""
     if config.engine.name != "auto":
-        return config.engine.name, "the configuration says so"
+        return config.engine.name, "set in the configuration"
     if "DATABRICKS_RUNTIME_VERSION" in os.environ or _in_spark():
-        return "spark", "a Spark session is there"
+        return "spark", "a Spark session is active"
     for name in (config.input.table, *config.output.tables):
         if is_catalog_name(name) and not Path(name).exists():
-            return "spark", f"{name} is a name in a catalog"
-    return "local", "all tables are paths, and no Spark session is there"
+            return "spark", f"{name} is a catalog name"
+    return "local", "all tables are paths, and no Spark session is active"
 
 
 def _in_spark() -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 from redcal_spark.backends.store import Store
 from redcal_spark.certificate.certify import Certificate
 from redcal_spark.config.schema import Config
-from redcal_spark.config.section import sibling
+from redcal_spark.config.tables import sibling
 from redcal_spark.core.patches import PatchLog
 from redcal_spark.errors import RunError, UsageError
 from redcal_spark.model.pair import ReconciledPair
@@ -61,8 +61,7 @@ def unfinished(ledger: Ledger, digest: str, run_id: str | None) -> RunRow:
     rows = [row for row in rows if row.status in UNFINISHED and row.pruned_at is None]
     if rows and all(row.config_digest != digest for row in rows):
         raise UsageError(
-            f"run {rows[-1].run_id} is of another configuration than this one; it cannot be "
-            "resumed with it"
+            f"run {rows[-1].run_id} was started with another configuration; resume it with that one"
         )
     rows = [row for row in rows if row.config_digest == digest]
     if not rows:

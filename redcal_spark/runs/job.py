@@ -25,6 +25,7 @@ from redcal_spark.core.metrics import Metrics, Totals
 from redcal_spark.core.patches import Patch, PatchLog
 from redcal_spark.core.problem import Problem
 from redcal_spark.core.roles import UNKNOWN, Roles
+from redcal_spark.core.splits import check_split
 from redcal_spark.errors import InputError, RedcalError, RunError, ScratchError, UsageError
 from redcal_spark.model.pair import ReconciledPair
 from redcal_spark.model.reconciler import Reconciler
@@ -155,7 +156,7 @@ class Job:
     def _layout(self, labels: bool) -> Layout:
         schema, made = self.input.schema, self.reconciler
         if self.split is not None and labels:
-            self.split.check(schema, self.input.name)
+            check_split(self.split, schema, self.input.name)
         there = set(schema.names)
         present = [name for name in self._wanted(made.problem) if name in there]
         first = self.work.first(self.input, present)
@@ -205,7 +206,7 @@ class Job:
         self.__dict__.pop("_opened", None)  # it may have been looked at already
         if (found := self.input.identity()) != json.loads(row.inputs):
             raise RunError(
-                f"run {row.run_id} cannot be resumed: {self.input.name} is no longer what it was "
+                f"run {row.run_id} cannot be resumed: {self.input.name} has changed since "
                 f"({earlier.changes(json.loads(row.inputs), found)}); start a new one with: "
                 "redcal run"
             )
@@ -218,7 +219,7 @@ class Job:
         if self.config.output.mode != "append" and since and since[-1].started_at > row.started_at:
             raise UsageError(
                 f"run {row.run_id} is older than run {last}, whose rows {self.tables.table} has: "
-                f"they would be replaced; if that is meant: redcal resume --run {row.run_id}"
+                f"they would be replaced. To do so: redcal resume --run {row.run_id}"
             )
 
     def _run(self, command: str, force: bool, wait: bool, mark: str | None = None) -> Outcome:
@@ -233,12 +234,12 @@ class Job:
             progress = Progress(self.store, self.tables.patches, claim)
             if claim.resumed is not None:
                 self.listener.note(
-                    f"going on with run {claim.row.run_id}: {len(progress.log):,} patches are there"
+                    f"continuing run {claim.row.run_id} after {len(progress.log):,} patches"
                 )
             try:
                 return self._computed(claim, progress, identity, apply)
             except ScratchError as err:  # the patches that were found before it stand
-                self.listener.note(f"{err}; {self.input.name} is scanned anew")
+                self.listener.note(f"{err}; {self.input.name} is scanned again")
                 return self._computed(claim, progress, identity, apply)
 
     def _computed(self, claim: Claim, progress: Progress, identity: Any, apply: bool) -> Outcome:
@@ -463,7 +464,9 @@ class Job:
 
     def _unchanged(self, identity: Any) -> None:
         if self.input.identity() != identity:
-            raise RunError(f"{self.input.name} changed during the run, which is void: run again")
+            raise RunError(
+                f"{self.input.name} changed during the run, so the run is void: start it again"
+            )
 
     def _done(self, mark: str, apply: bool) -> RunRow | None:
         """A finished run with this fingerprint whose rows are still there."""

@@ -23,6 +23,7 @@ from redcal_spark.backends.store import Commit, Table, written_before
 from redcal_spark.backends.threads import ordered
 from redcal_spark.backends.views import Made, SomeColumns, WithIds
 from redcal_spark.config.schema import Config
+from redcal_spark.core.arrow import empty_batch
 from redcal_spark.core.columns import Layout, plan
 from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.history import Holdout, Point, history
@@ -108,8 +109,8 @@ class LocalBackend:
 
     def stream(self, config: Config, pair: Fitted, model: tuple[str, str]) -> Stream:
         raise UsageError(
-            "--incremental and --follow need engine.name: spark, whose streaming source knows "
-            "which rows of a Delta table are new; a plain apply does without"
+            "--incremental and --follow need engine.name: spark: its Delta source tracks which "
+            "rows are new. The local engine applies to the whole table: leave the option out"
         )
 
     def compared(self, table: Table, task: CompareTask, made: Made | None) -> list[pa.RecordBatch]:
@@ -118,7 +119,7 @@ class LocalBackend:
         return list(chain.from_iterable(answers))
 
     def schema_made(self, table: Table, made: Made) -> pa.Schema:
-        none = pa.RecordBatch.from_pylist([], table.schema)
+        none = empty_batch(table.schema)
         pair, target, roles = made
         layout = plan(table.schema, pair.columns, table.name, pair.n_classes, None, labels=False)
         names = target.names(pair.columns, pair.losses)
@@ -166,9 +167,9 @@ class LocalScan:
 
     def engine(self, problem: Problem, watched: bool = False) -> Engine:
         """Rounds that are watched leave nothing to ask of the rows: those are patched in place."""
-        algorithm, fit = problem.parameters.algorithm, self.gathered.fit
-        totals = fit.totals if watched and algorithm != "reconcile" else None
-        own = totals is not None and algorithm == "redcal"
+        given, fit = problem.parameters, self.gathered.fit
+        totals = fit.totals if watched and not given.reconciles_scores else None
+        own = totals is not None and not given.calibrates_everywhere
         rules = problem.fitting_rules(self.layout)
         engine = LocalEngine(fit.scans, fit.rows, rules, self._threads, totals, own)
         if own:

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from redcal_spark.core.fixed_point import Ints
-from redcal_spark.core.kernel import Rows, event_counts, region_of
+from redcal_spark.core.kernel import event_counts
 from redcal_spark.core.metrics import Totals, brier_sum, pair_counts
 from redcal_spark.core.patches import Patch
+from redcal_spark.core.rows import Rows
 from redcal_spark.core.sums import Residuals, Sums, patch_residuals, residuals, sums
 
 
@@ -59,10 +60,8 @@ class LocalRegion:
         self._known = None
 
         def shift(piece: Rows) -> None:
-            if patch.kind == "reconcile":
-                rows = np.arange(len(piece))
-            else:
-                rows = piece.in_region(patch.model, region_of(patch, piece.rules.losses))
+            whole = patch.kind == "reconcile"
+            rows = np.arange(len(piece)) if whole else piece.acted_on(patch)
             piece.shift(patch.model, rows, patch.shift)
 
         list(self._spread(shift, self._pieces))

@@ -88,5 +88,5 @@ class Checkpoint:
                 raise UsageError(
                     f"output.checkpoint: {self.path} belongs to another {what}: {theirs}"
                     f"{' as it was then' if theirs == wanted else f', not {wanted}'} (begun "
-                    f"{owner.begun_at}); name another one to start anew"
+                    f"{owner.begun_at}); name another checkpoint to start again"
                 )

@@ -119,4 +119,4 @@ def _in_words(counts: Any, shown: list[Any]) -> list[str]:
         lines.append(
             f"{counts['twice']:,} ids more than once, such as {', '.join(map(str, shown))}"
         )
-    return [*lines, "mend them, or start anew with output.mode: append and another output.table"]
+    return [*lines, "fix them, or start again with output.mode: append and another output.table"]
