@@ -49,9 +49,9 @@ class Stored:
         total: dict[str, Array] = {}
         made.rows = made.bytes = 0
         for _, data in self.scratch.collected(frame):
-            told, found = unpack(data)
-            made.rows, made.bytes = made.rows + told["rows"], made.bytes + told["bytes"]
-            add_up(total, found)
+            size, part = unpack(data)
+            made.rows, made.bytes = made.rows + size["rows"], made.bytes + size["bytes"]
+            add_up(total, part)
         return total
 
     def _spent(self, seconds: float) -> None:
@@ -80,11 +80,11 @@ class Stored:
                 self.round = self.pending[-1].round  # inside a round its event stays frozen
             self._blocks = frame.where(col("kind") == "fit").select("data")
             self.pending = []
-            found = self.statistics(frame, made)
+            statistics = self.statistics(frame, made)
         self.scratch.counters.scratch_bytes += made.bytes or 0
         self._rewrite_cost = made.seconds
         self._wasted, self._quickest = 0.0, None
-        return found
+        return statistics
 
     def statistics(self, written: DataFrame, made: Pass) -> dict[str, Array]:
         """Those that were written with blocks."""

@@ -68,13 +68,13 @@ class ScanTask:
         packers = {"fit": Packer("fit"), "holdout": Packer("holdout")}
         for batch in batches:  # a task cannot know the numbers of its rows
             rows = dense_batch(batch.rename_columns(self.names), self.vectors)
-            found = self.scanner((None, rows))
-            for name, part in (("fit", found.fit), ("holdout", found.holdout)):
+            result = self.scanner((None, rows))
+            for name, part in (("fit", result.fit), ("holdout", result.holdout)):
                 for scan in part.scans:
                     active_bytes += scan.active.nbytes
                     yield from packers[name].add(scan.active)
                 part.scans = []
-            total.merge(found)
+            total.merge(result)
         for packer in packers.values():
             yield from packer.flush()
         yield row("statistics", total.rows, pack_gathered(total, active_bytes))
@@ -174,9 +174,9 @@ class HistoryTask:
                     measured[kind] = Measured(
                         self.segments, self.rules, block.n_classes, paired=holdout
                     )
-                found = measured[kind].changes(block)
-                known = total.setdefault(kind, [None] * len(found))
-                total[kind] = added([[t for t in known if t is not None], found], len(found))
+                changes = measured[kind].changes(block)
+                known = total.setdefault(kind, [None] * len(changes))
+                total[kind] = added([[t for t in known if t is not None], changes], len(changes))
         for kind, summed in total.items():
             yield row(kind, 0, pack_changes([t for t in summed if t is not None]))
 
@@ -198,7 +198,7 @@ class ApplyTask:
         for batch in batches:  # a task cannot know the numbers of its rows
             problems = BadRows()
             rows = dense_batch(batch.rename_columns(self.names), self.vectors)
-            found = extend(
+            extended = extend(
                 rows,
                 self.layout,
                 self.rules,
@@ -211,8 +211,8 @@ class ApplyTask:
             )
             if not self.skip:
                 problems.raise_if_any("the data", "\n  (in one batch; others may have more)")
-            columns = [*batch.columns, *found.columns[batch.num_columns :]]
-            yield pa.RecordBatch.from_arrays(columns, names=found.schema.names)
+            columns = [*batch.columns, *extended.columns[batch.num_columns :]]
+            yield pa.RecordBatch.from_arrays(columns, names=extended.schema.names)
 
 
 @dataclass(frozen=True)
