@@ -14,8 +14,6 @@ INIT = (ROOT / "redcal_spark" / "__init__.py").read_text(encoding="utf-8")
 BASE = [
     "numpy>=1.26",
     "pyarrow>=18",
-    # PySpark 4.2 warns on pandas 3.
-    "pandas>=2.2,<3",
     "deltalake>=1.6",
     "pydantic>=2.10,<3",
     "PyYAML>=6",
@@ -25,7 +23,8 @@ BASE = [
 
 # A range, not a pin: a pin would replace the Spark that a platform brings along.
 # The pair that the tests run on; delta-spark 4.4.1 has no jars in the Maven repository.
-SPARK = ["pyspark>=4.2,<4.3", "delta-spark>=4.4,<4.5,!=4.4.1"]
+# Spark Connect needs pandas, and PySpark 4.2 warns on pandas 3.
+SPARK = ["pyspark>=4.2,<4.3", "delta-spark>=4.4,<4.5,!=4.4.1", "pandas>=2.2,<3"]
 
 REPORT = ["jinja2>=3.1"]
 

@@ -43,6 +43,7 @@ KEYS = {
     "scratch": "engine.scratch",
     "driver_budget": "engine.driver_budget",
 }
+DRIVER_BUDGET = 256 * 2**20  # bytes of active rows that Spark's driver takes over
 
 _names: ContextVar[Literal["python", "config"] | None] = ContextVar("names", default=None)
 _NO_VALUE: Any = object()

@@ -19,8 +19,9 @@ from hypothesis import settings
 from redcal_spark import ReconciledPair, Reconciler
 from redcal_spark.core.blocks import Block, label_rows
 from redcal_spark.core.columns import Layout
-from redcal_spark.core.kernel import Rows, Rules
+from redcal_spark.core.kernel import Rules
 from redcal_spark.core.patches import PatchLog
+from redcal_spark.core.rows import Rows
 from redcal_spark.core.scan import ScanResult
 from redcal_spark.errors import GridWarning, ScoreWarning
 from tests import oracle

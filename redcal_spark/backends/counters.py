@@ -38,10 +38,10 @@ class Counters:
     @contextmanager
     def timed(self, name: str) -> Iterator[Pass]:
         """A pass; who makes it says how much it was. One that fails does not count."""
-        found, start = Pass(name), perf_counter()
-        yield found
-        found.seconds = perf_counter() - start
-        self.passes.append(found)
+        made, start = Pass(name), perf_counter()
+        yield made
+        made.seconds = perf_counter() - start
+        self.passes.append(made)
 
     def clear(self) -> None:
         self.jobs = self.rows_scanned = self.scratch_bytes = 0

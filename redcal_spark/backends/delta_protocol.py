@@ -85,8 +85,8 @@ def known_log(name: str) -> Iterator[None]:
         yield
     except Exception as err:
         for pattern, why in UNSUPPORTED.items():
-            if found := re.search(pattern, str(err)):
-                raise not_read(name, why.format(*found.groups())) from err
+            if match := re.search(pattern, str(err)):
+                raise not_read(name, why.format(*match.groups())) from err
         raise
 
 
@@ -113,8 +113,8 @@ def not_read(name: str, why: str) -> UnsupportedTable:
 
 def mapping_of(table: DeltaTable) -> Mapping:
     """How the columns of a table are found in its files."""
-    found: Mapping = table.metadata().configuration.get(MODE, "none")  # type: ignore[assignment]
-    return found
+    mapping: Mapping = table.metadata().configuration.get(MODE, "none")  # type: ignore[assignment]
+    return mapping
 
 
 def _unreadable(table: DeltaTable) -> str | None:
@@ -202,8 +202,8 @@ def _features(names: list[str]) -> str:
 
 
 def _schema(table: DeltaTable) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(table.schema().to_json())
-    return found
+    schema: dict[str, Any] = json.loads(table.schema().to_json())
+    return schema
 
 
 def _odd_types(table: DeltaTable) -> Iterator[str]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
@@ -47,30 +46,28 @@ def _does_not_fit(batch: pa.RecordBatch, stored: pa.Schema) -> str | None:
 
 def unstorable(schema: pa.Schema) -> list[str]:
     """Why a Delta table cannot hold rows of this schema, in words."""
-    told = []
+    problems = []
     for field in schema:
-        found: list[pa.DataType] = []
-        _rebuilt(field, partial(_noted, found))
-        bad = [kind for kind in found if _has_no_place(kind)]
-        if bad:
-            told.append(
-                f"column {field.name!r} has type {field.type}; Delta tables cannot hold {bad[0]}: "
+        bad = next(filter(_has_no_place, inside(field.type)), None)
+        if bad is not None:
+            problems.append(
+                f"column {field.name!r} has type {field.type}; Delta tables cannot hold {bad}: "
                 "cast the column in the input, or leave it out"
             )
     seen: dict[str, str] = {}
     for name in schema.names:
         if "\0" in name:
-            told.append(
+            problems.append(
                 f"column {name!r} has a NUL in its name, which would end there: rename it in the "
                 "input"
             )
         other = seen.setdefault(name.casefold(), name)
         if other is not name:
-            told.append(
+            problems.append(
                 f"columns {other!r} and {name!r} have the same name but for upper and lower case, "
                 "which Delta tables do not tell apart: rename one in the input"
             )
-    return told
+    return problems
 
 
 def delta_type(kind: pa.DataType) -> str:
@@ -97,7 +94,7 @@ def is_list(kind: pa.DataType) -> bool:
     return any(of_it(kind) for of_it in (*plain, *views))
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def is_text(kind: pa.DataType) -> bool:
     return bool(
         pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
     )
@@ -121,7 +118,7 @@ CALLED: dict[str, Callable[[pa.DataType], bool]] = {
     "long": pa.types.is_int64,
     "float": pa.types.is_float32,
     "double": pa.types.is_float64,
-    "string": _is_text,
+    "string": is_text,
     "binary": _is_bytes,
     "date": pa.types.is_date,
 }
@@ -143,9 +140,15 @@ def _has_no_place(kind: pa.DataType) -> bool:
     )
 
 
-def _noted(found: list[pa.DataType], kind: pa.DataType) -> pa.DataType:
-    found.append(kind)
-    return kind
+def inside(kind: pa.DataType) -> Iterator[pa.DataType]:
+    """The types of all values in a type, however deep."""
+    if pa.types.is_dictionary(kind):
+        yield from inside(kind.value_type)
+    elif pa.types.is_nested(kind) and not pa.types.is_union(kind):
+        for number in range(kind.num_fields):
+            yield from inside(kind.field(number).type)
+    else:
+        yield kind
 
 
 def _rebuilt(field: pa.Field, change: Callable[[pa.DataType], pa.DataType]) -> pa.Field:

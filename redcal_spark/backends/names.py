@@ -1,10 +1,11 @@
-"""Paths as names of tables: what else a name may mean, and whether a table could be made there."""
+"""What the name of a table means: a path or a name in the catalog, and what can be made there."""
 
 from __future__ import annotations
 
 import errno
 import os
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 from redcal_spark.backends.local.errors import odd_signs
@@ -16,9 +17,58 @@ ADDRESS = re.compile(r"[A-Za-z][\w+-]*:/")  # of an object store
 FILE_ENDINGS = (".csv", ".tsv", ".txt", ".gz", ".parquet")
 
 
+def quoted(name: str) -> str:
+    """A name for Spark's SQL, dots and all."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where Spark finds a table: at a path, or by a name in the catalog."""
+
+    name: str
+
+    @property
+    def is_path(self) -> bool:
+        if self.name.startswith("`"):
+            return False
+        if "/" in self.name or self.name.startswith("."):
+            return True
+        return self.name.lower().endswith(FILE_ENDINGS) or Path(self.name).exists()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this process can look at it, and not just Spark."""
+        return self.is_path and not ADDRESS.match(self.name)
+
+    @property
+    def sql(self) -> str:
+        """The table in SQL."""
+        if self.is_path:
+            return f"delta.{quoted(self.name)}"
+        # parts that have dots or other signs in them are written in backticks
+        parts = re.findall(r"`((?:[^`]|``)+)`|([^.`]+)", self.name)
+        return ".".join(quoted(inside.replace("``", "`") or plain) for inside, plain in parts)
+
+    @property
+    def in_merge(self) -> str:
+        """The table as the conditions of a MERGE know it."""
+        return f"spark_catalog.{self.sql}" if self.is_path else self.sql
+
+    @property
+    def absolute(self) -> Place:
+        """Spark resolves relative paths against the folder its server was started in."""
+        return Place(str(Path(self.name).absolute())) if self.is_here else self
+
+
+def is_catalog_name(name: str) -> bool:
+    """Whether a name that is no path here may be one in a catalog."""
+    return bool(CATALOG_NAME.fullmatch(name)) and not name.lower().endswith(FILE_ENDINGS)
+
+
 def elsewhere(name: str) -> str | None:
     """Why a name that is no path here may still be one elsewhere."""
-    if CATALOG_NAME.fullmatch(name) and not name.lower().endswith(FILE_ENDINGS):
+    if is_catalog_name(name):
         return (
             "the local engine uses paths only; a catalog name needs engine.name: spark "
             f"(for a folder of that name write ./{name})"

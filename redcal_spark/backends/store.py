@@ -101,12 +101,12 @@ def run_of(user_metadata: str | None) -> str | None:
 
 def _written_by(user_metadata: str | None) -> tuple[str | None, int | None]:
     try:
-        found = json.loads(user_metadata or "null")
+        said = json.loads(user_metadata or "null")
     except (TypeError, ValueError):  # others write there what they like
         return None, None
-    if not isinstance(found, dict):
+    if not isinstance(said, dict):
         return None, None
-    return found.get("redcal_run_id"), found.get("redcal_phase")
+    return said.get("redcal_run_id"), said.get("redcal_phase")
 
 
 def rows_of(metrics: Mapping[str, Any] | None) -> int:
@@ -144,8 +144,8 @@ def version_at(name: str, versions: Iterable[tuple[int, datetime]], time: str) -
         first = made
         if made <= asked:
             return version
-    told = "" if first is None else f"; its first version is of {first:%Y-%m-%dT%H:%M:%S}Z"
-    raise InputError(f"{name}: has no version as old as {time}{told}")
+    oldest = "" if first is None else f"; its first version is of {first:%Y-%m-%dT%H:%M:%S}Z"
+    raise InputError(f"{name}: has no version as old as {time}{oldest}")
 
 
 class Store(Protocol):
@@ -195,17 +195,13 @@ class Store(Protocol):
         """Refuse rows of this schema that the target could not take."""
         ...
 
-    def put(
-        self, target: Target, schema: pa.Schema, batches: Iterable[pa.RecordBatch], commit: Commit
-    ) -> int:
-        """Put rows into their table as the target says, whole or not at all; returns the version.
+    def written(
+        self, name: str, commit: Commit, among: int | None = None
+    ) -> tuple[int, int] | None:
+        """The version that this write made and of how many rows, if the table's history has it.
 
-        Ids to merge on must be unique and not null.
+        among: so many of the newest versions are looked at; by default all.
         """
-        ...
-
-    def written(self, name: str, commit: Commit) -> tuple[int, int] | None:
-        """The version that this write made and of how many rows, if the table's history has it."""
         ...
 
     def of_run(self, table: Any, run_id: str) -> Table:
@@ -265,3 +261,10 @@ def written_before(store: Store, target: Target, commit: Commit) -> tuple[int, i
     if not commit.again and target.mode == "overwrite":
         return None
     return store.written(target.table, commit)
+
+
+def version_just_written(store: Store, name: str, commit: Commit) -> int:
+    done = store.written(name, commit, RECENT)
+    if done is None:
+        raise RunError(f"{name}: the version just written is not in its history")
+    return done[0]

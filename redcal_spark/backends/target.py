@@ -119,9 +119,9 @@ def check_append_only(target: Target, old: Existing | None) -> None:
 
 
 def _column_problems(target: Target, schema: pa.Schema) -> list[str]:
-    told = []
+    problems = []
     if target.mode == "append" and RUN_ID in (name.casefold() for name in schema.names):
-        told.append(
+        problems.append(
             f"output.mode: append adds a column {RUN_ID!r}, and the rows have one already: rename "
             "it in the input"
         )
@@ -129,13 +129,15 @@ def _column_problems(target: Target, schema: pa.Schema) -> list[str]:
     for key, columns in (("partition_by", target.partition_by), ("cluster_by", target.cluster_by)):
         for name in columns:
             if name not in names:
-                told.append(f"output.{key}: no column {name!r}; there are: {', '.join(names)}")
+                problems.append(f"output.{key}: no column {name!r}; there are: {', '.join(names)}")
             elif key == "partition_by" and "/" in name:
-                told.append(f"output.{key}: column {name!r}: a folder's name cannot have a '/'")
+                problems.append(f"output.{key}: column {name!r}: a folder's name cannot have a '/'")
             elif name != RUN_ID and pa.types.is_nested(schema.field(name).type):
                 kind = delta_type(schema.field(name).type)
-                told.append(f"output.{key}: column {name!r} has type {kind}, which cannot be used")
-    return told
+                problems.append(
+                    f"output.{key}: column {name!r} has type {kind}, which cannot be used"
+                )
+    return problems
 
 
 def short_partitions(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
@@ -163,9 +165,9 @@ def _drift(target: Target, new: pa.Schema, old: Existing) -> list[str]:
         if there.get(name, kind) != kind
     ]
     parted = _laid_out_otherwise(target, old)
-    found = [*added, *missing, *retyped, *parted]
+    changes = [*added, *missing, *retyped, *parted]
     fixed = [*retyped, *parted]  # only a new version of the whole table can change these
-    if not found or (target.evolve and (target.mode == "overwrite" or not fixed)):
+    if not changes or (target.evolve and (target.mode == "overwrite" or not fixed)):
         return []
     if target.mode == "overwrite":
         way_out = "output.schema: evolve overwrites them too"
@@ -174,7 +176,7 @@ def _drift(target: Target, new: pa.Schema, old: Existing) -> list[str]:
     else:
         way_out = f"mode: {target.mode} cannot change this; name another output.table"
     head = f"output.table: {target.table} is there with other columns than would be written:"
-    return ["\n".join([head, *found, f"  ({way_out})", *_upgrade(target, given, there)])]
+    return ["\n".join([head, *changes, f"  ({way_out})", *_upgrade(target, given, there)])]
 
 
 def _upgrade(target: Target, given: Mapping[str, str], there: Mapping[str, str]) -> list[str]:
@@ -183,22 +185,22 @@ def _upgrade(target: Target, given: Mapping[str, str], there: Mapping[str, str])
     name = f"split{ours}"
     if name not in given or name in there or f"touched{ours}" not in there:
         return []
-    told = f"an earlier release wrote the table, without {name!r}; once with"
-    return [f"  ({told} --set output.schema=evolve, and later runs need nothing)"]
+    upgrade = f"an earlier release wrote the table, without {name!r}; once with"
+    return [f"  ({upgrade} --set output.schema=evolve, and later runs need nothing)"]
 
 
 def _laid_out_otherwise(target: Target, old: Existing) -> list[str]:
-    told = []
+    changes = []
     wanted = (
         ("partitioned", target.partitions, old.partitions),
         ("clustered", target.cluster_by, old.clusters),
     )
     for word, asked, has in wanted:
         if asked and asked != has:
-            told.append(f"  {word} by: {_listed(has)}, would be {_listed(asked)}")
+            changes.append(f"  {word} by: {_listed(has)}, would be {_listed(asked)}")
     if target.cluster_by and old.partitions:
-        told.append(f"  partitioned by: {_listed(old.partitions)}, would be clustered")
-    return told
+        changes.append(f"  partitioned by: {_listed(old.partitions)}, would be clustered")
+    return changes
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -1,15 +1,16 @@
-"""Parts of a table: some of its columns, or the rows whose ids another table has."""
+"""Parts of a table: some of its columns, rows of one run, or rows whose ids another table has."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from redcal_spark.backends.store import Table
-from redcal_spark.backends.target import Target
+from redcal_spark.backends.target import RUN_ID, Target
 from redcal_spark.core.cells import Hashes, cell_hashes
 from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.roles import Roles
@@ -39,6 +40,16 @@ class View:
     def pieces(self, columns: Sequence[str]) -> Iterator[BatchGroup]:
         return each_alone(self.batches(columns))
 
+    def _filtered(
+        self, columns: Sequence[str] | None, by: str, keep: Callable[[pa.Array], pa.Array]
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows that are kept by what one column says of them."""
+        wanted = list(self.schema.names if columns is None else columns)
+        for batch in self._table.batches(list(dict.fromkeys([*wanted, by]))):
+            kept = batch.filter(keep(batch.column(by)))
+            if kept.num_rows:
+                yield kept.select(wanted)
+
 
 class SomeColumns(View):
     """Some of the columns."""
@@ -50,6 +61,20 @@ class SomeColumns(View):
         return self._table.batches(self.schema.names if columns is None else columns)
 
 
+class OfRun(View):
+    """The rows of one run, in a table that runs append to."""
+
+    def __init__(self, table: Table, run_id: str):
+        super().__init__(table, table.schema)
+        self._run_id = run_id
+
+    def identity(self) -> dict[str, Any]:
+        return self._table.identity() | {RUN_ID: self._run_id}
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        return self._filtered(columns, RUN_ID, lambda runs: pc.equal(runs, self._run_id))
+
+
 class WithIds(View):
     """The rows whose id another table has; or those whose id it has not.
 
@@ -59,13 +84,11 @@ class WithIds(View):
     def __init__(self, table: Table, other: Table, id: str, inside: bool):
         super().__init__(table, table.schema)
         self._id, self._inside = id, inside
-        found = [cell_hashes(batch.column(0)) for batch in other.batches([id])]
-        self._known: Hashes = np.unique(np.concatenate([np.zeros(0, np.uint64), *found]))
+        hashes = [cell_hashes(batch.column(0)) for batch in other.batches([id])]
+        self._known: Hashes = np.unique(np.concatenate([np.zeros(0, np.uint64), *hashes]))
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        wanted = list(self.schema.names if columns is None else columns)
-        for batch in self._table.batches(list(dict.fromkeys([*wanted, self._id]))):
-            known = np.isin(cell_hashes(batch.column(self._id)), self._known)
-            kept = batch.filter(pa.array(known if self._inside else ~known))
-            if kept.num_rows:
-                yield kept.select(wanted)
+        def keep(ids: pa.Array) -> pa.Array:
+            return pa.array(np.isin(cell_hashes(ids), self._known, invert=not self._inside))
+
+        return self._filtered(columns, self._id, keep)

@@ -6,10 +6,15 @@ import argparse
 import json
 import logging
 import os
+import sys
 from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
 
-from redcal_spark.backends.backend import Backend, LocalBackend, choose_engine
+from redcal_spark.backends.backend import Backend
+from redcal_spark.backends.local.backend import LocalBackend
 from redcal_spark.backends.local.store import DeltaRsStore
+from redcal_spark.backends.names import is_catalog_name
 from redcal_spark.cli.terminal import Terminal
 from redcal_spark.config.folder import looked_for
 from redcal_spark.config.load import load_config
@@ -65,6 +70,24 @@ def _work(config: Config) -> Backend:
         ) from err
     given = config.engine
     return SparkBackend(get_session(), given.scratch, given.driver_budget, given.threads)
+
+
+def choose_engine(config: Config) -> tuple[Literal["local", "spark"], str]:
+    """What computes, and why: `auto` computes where the data is."""
+    if config.engine.name != "auto":
+        return config.engine.name, "set in the configuration"
+    if "DATABRICKS_RUNTIME_VERSION" in os.environ or _in_spark():
+        return "spark", "a Spark session is active"
+    for name in (config.input.table, *config.output.tables):
+        if is_catalog_name(name) and not Path(name).exists():
+            return "spark", f"{name} is a catalog name"
+    return "local", "all tables are paths, and no Spark session is active"
+
+
+def _in_spark() -> bool:
+    """Whether this process has a Spark session, asked without importing Spark."""
+    spark = sys.modules.get("pyspark.sql")
+    return spark is not None and spark.SparkSession.getActiveSession() is not None
 
 
 def model_of(options: argparse.Namespace, job: Job) -> tuple[ReconciledPair, str, RunRow | None]:

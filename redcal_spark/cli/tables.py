@@ -48,7 +48,7 @@ def before_and_after(
     columns = [metrics for pair in splits.values() for metrics in pair]
     table.add_row("rows", *(f"{m.rows:,}" for m in columns))
     for i, model in enumerate(models, 1):
-        title = f"{columns[0].brier_words}, {model}"
+        title = f"{brier_words(columns[0].binary)}, {model}"
         table.add_row(title, *(f"{float(m.usual_brier(i)):.4f}" for m in columns))
     for place, loss in enumerate(losses.losses):
         for i, model in enumerate(models, 1):

@@ -28,7 +28,7 @@ from redcal_spark.config.values import (
     Text,
     Whole,
 )
-from redcal_spark.settings import MAX_CLASSES
+from redcal_spark.settings import DRIVER_BUDGET, MAX_CLASSES
 
 
 class LossSection(Section):
@@ -196,7 +196,8 @@ class EngineSection(Section):
         default=600, description="seconds without a heartbeat after which a lease expires"
     )
     driver_budget: Whole = Field(
-        default=2**28, description="bytes of active rows that Spark's driver takes over; 0: never"
+        default=DRIVER_BUDGET,
+        description="bytes of active rows that Spark's driver takes over; 0: never",
     )
 
 

@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from redcal_spark.settings import MAX_CLASSES as MAX_CLASSES
-
 Ints = npt.NDArray[np.int64]
 Grid = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
 
 BITS = 26
 ONE = 1 << BITS

@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from redcal_spark.atomic_write import write_whole
 from redcal_spark.certificate.certify import Certificate
-from redcal_spark.core.arrow import batches, from_numpy, to_arrow, with_columns
+from redcal_spark.certificate.log_checks import replayable
+from redcal_spark.core.arrow import batches, empty_batch, from_numpy, to_arrow, with_columns
 from redcal_spark.core.columns import Columns, plan
 from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.fixed_point import BITS, MAX_ROWS
@@ -101,7 +102,7 @@ class ReconciledPair(Fitted):
             way_out = f"\n  ({setting('on_bad_rows', 'skip')} passes such rows through untouched)"
             problems.raise_if_any("the data", way_out)
         if not found:
-            found = [self.apply_batch(_empty(table.schema), layout, names, problems, 0, skip)]
+            found = [self.apply_batch(empty_batch(table.schema), layout, names, problems, 0, skip)]
         return pa.Table.from_batches(found)
 
     @called_from_python
@@ -154,7 +155,8 @@ class ReconciledPair(Fitted):
             )
         try:
             pair = cls._built(data)
-            pair._check_log()
+            for reason in replayable(pair):
+                raise ModelFileError(reason)
         except ModelFileError:
             raise
         except (RedcalError, LookupError, TypeError, ValueError, ArithmeticError) as err:
@@ -215,28 +217,6 @@ class ReconciledPair(Fitted):
             zero_calibrations=zeros,
         )
 
-    def _check_log(self) -> None:
-        """Every patch must be one of the algorithm, and name things that exist."""
-        kinds = _KINDS[self.parameters.algorithm]
-        round: int | None = None
-        for patch in self.log:
-            where = f"patch {patch.step}"
-            if patch.kind not in kinds:
-                raise ModelFileError(f"{where}: {self.parameters.algorithm} has no {patch.kind!r}")
-            width = 1 if patch.kind == "score" else self.n_classes
-            if len(patch.phi) != width:
-                raise ModelFileError(f"{where}: phi has {len(patch.phi)} values, not {width}")
-            if patch.coordinate is not None and patch.coordinate >= self.n_classes:
-                raise ModelFileError(f"{where}: no class {patch.coordinate}")
-            if patch.loss is not None:
-                k = self.losses[self.losses.place(patch.loss)].n_actions
-                if any(a is not None and a >= k for a in (patch.a1, patch.a2, patch.action)):
-                    raise ModelFileError(f"{where}: an action that loss {patch.loss!r} has not")
-            if patch.kind != "calibrate":
-                round = patch.round
-            elif patch.round != round:
-                raise ModelFileError(f"{where}: belongs to round {patch.round}, within {round}")
-
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model as one JSON file, whole or not at all."""
         write_whole(path, self._write)
@@ -266,14 +246,6 @@ def is_spark(data: Any) -> bool:
     return any(kind.__module__.startswith("pyspark.sql") for kind in type(data).__mro__)
 
 
-_KINDS = {
-    "redcal": ("reconcile", "calibrate"),
-    "dc_then_redcal": ("reconcile", "calibrate"),
-    "decision_calibration": ("calibrate",),
-    "reconcile": ("score",),
-}
-
-
 def _name(value: Any) -> str:
     if not isinstance(value, str):
         raise ModelFileError(f"damaged model: a name is {value!r}")
@@ -293,10 +265,6 @@ def _same_types(one: Any, two: Any) -> bool:
     if isinstance(one, list):
         return isinstance(two, list) and all(map(_same_types, one, two))
     return type(one) is type(two)
-
-
-def _empty(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
 
 
 def _to_numpy(column: pa.ChunkedArray) -> np.ndarray[Any, Any]:

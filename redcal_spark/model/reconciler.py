@@ -16,7 +16,7 @@ from redcal_spark.algorithms.engine import Engine
 from redcal_spark.algorithms.reconcile import reconcile
 from redcal_spark.algorithms.redcal import dc_then_redcal, redcal
 from redcal_spark.algorithms.trajectory import Trajectory
-from redcal_spark.backends.local.engine import LocalEngine
+from redcal_spark.backends.local.backend import LocalScan
 from redcal_spark.backends.local.scan import scan_pieces
 from redcal_spark.backends.threads import ordered
 from redcal_spark.certificate.certify import certify
@@ -33,7 +33,7 @@ from redcal_spark.core.scan import ScanResult, each_alone
 from redcal_spark.core.splits import Split
 from redcal_spark.errors import FitWarning, UsageError, warn
 from redcal_spark.model.pair import ReconciledPair, is_spark
-from redcal_spark.settings import called_from_python
+from redcal_spark.settings import DRIVER_BUDGET, called_from_python
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ class Reconciler:
         threads: int | None = None,
         engine: Literal["auto", "local", "spark"] = "auto",
         scratch: str | None = None,
-        driver_budget: int = 256 * 2**20,
+        driver_budget: int = DRIVER_BUDGET,
     ):
         parameters = Parameters(
             algorithm=algorithm,  # type: ignore[arg-type]
@@ -115,7 +115,7 @@ class Reconciler:
             raise UsageError(f"delta: must be in (0, 1), got {delta!r}")
         self.delta = exact(delta)
         family = LossFamily.of(losses)
-        if parameters.needs_losses and not len(family):
+        if not parameters.reconciles_scores and not len(family):
             raise UsageError(f"losses: {algorithm} needs at least one")
         names = family.classes if classes is None else tuple(map(str, classes))
         columns = Columns(_source(model_1), _source(model_2), label, id, names)
@@ -189,7 +189,8 @@ class Reconciler:
 
     def _fit_frame(self, frame: Any) -> ReconciledPair:
         from redcal_spark.backends.spark.errors import workers_in_words
-        from redcal_spark.backends.spark.frames import layout_of, scan_frame
+        from redcal_spark.backends.spark.frames import layout_of
+        from redcal_spark.backends.spark.scan import SparkScan
         from redcal_spark.backends.spark.scratch import Scratch
 
         why = "the data is a Spark DataFrame" if self.engine == "auto" else "it was asked for"
@@ -198,14 +199,13 @@ class Reconciler:
         scratch = Scratch(frame.sparkSession, self.scratch)
         try:
             with workers_in_words():
-                scan = scan_frame(
-                    frame, self.problem.scanner(layout), scratch, self.driver_budget, self.threads
+                scan = SparkScan(
+                    frame, self.problem, layout, scratch, self.driver_budget, self.threads
                 )
             self.problem.check(scan.gathered, "the data")
             self._warn(scan.gathered)
-            engine = scan.engine(self.problem.fitting_rules(layout))
-            pair = self.fit_gathered(scan.gathered, layout, engine=engine)
-            return self._certified(pair, scan.histories(pair.rules, pair.log)["fit"])
+            pair = self.fit_gathered(scan.gathered, layout, engine=scan.engine(self.problem))
+            return self._certified(pair, scan.histories(pair, None)["fit"])
         finally:
             scratch.close()
 
@@ -248,19 +248,8 @@ class Reconciler:
         """
         resolved = self.parameters.resolve(gathered.fit.rows, layout.n_classes)
         if engine is None:
-            scores_only = self.parameters.algorithm == "reconcile"
-            watched = on_round is not None and not scores_only and not log
-            own = watched and self.parameters.algorithm == "redcal"
-            engine = LocalEngine(
-                gathered.fit.scans,
-                gathered.fit.rows,
-                self.problem.fitting_rules(layout),
-                self.threads,
-                gathered.fit.totals if watched else None,
-                own,
-            )
-            if own:
-                gathered.fit.scans = []
+            scan = LocalScan(gathered, layout, self.threads)
+            engine = scan.engine(self.problem, watched=on_round is not None and not log)
         round_ended = None if on_round is None else lambda first: on_round(first, engine.totals)
         run = Trajectory(
             self.parameters,

@@ -152,7 +152,7 @@ def gaps(report: Report, loss: int, split: str) -> tuple[list[GapLine], int]:
     kept = sorted(worst, key=lambda a: (-worst[a], a))[:ACTIONS]
     drawn = [pair for pair in pairs if pair[0]["action"] in kept]
     top = max((cell["high"] for pair in drawn for cell in pair), default=1.0)
-    beta = report.resolved.beta if report.calibrates_everywhere else None
+    beta = report.resolved.beta if report.parameters.calibrates_everywhere else None
     limit = None if beta is None else float(beta)
     order = sorted(drawn, key=lambda p: (kept.index(p[0]["action"]), p[0]["model"]))
     lines = [_gap_line(report, loss, split, pair, top, limit) for pair in order]

@@ -176,14 +176,10 @@ class Report:
 
     # --- what there was to fix ------------------------------------------------------------------
 
-    @property
-    def calibrates_everywhere(self) -> bool:
-        return self.parameters.algorithm in ("decision_calibration", "dc_then_redcal")
-
     @cached_property
     def events_to_fix(self) -> list[tuple[int, int, int, int]]:
         """For ReDCal: (rows, loss, a1, a2) of the events of mass eta or more, largest first."""
-        if self.parameters.algorithm not in ("redcal", "dc_then_redcal"):
+        if not self.parameters.reconciles_decisions:
             return []
         assert self.resolved.eta is not None
         least = self.resolved.eta * self.rows("fit")
@@ -199,7 +195,7 @@ class Report:
     @cached_property
     def gaps_to_fix(self) -> list[tuple[int, Mapping[str, Any]]]:
         """For Decision Calibration everywhere: (loss, cell) with gaps above beta, largest first."""
-        if not self.calibrates_everywhere:
+        if not self.parameters.calibrates_everywhere:
             return []
         assert self.resolved.beta is not None
         gaps = [
@@ -213,7 +209,7 @@ class Report:
     @cached_property
     def classes_to_fix(self) -> list[Mapping[str, Any]]:
         """For Reconcile: the classes with a mass of eta or more beyond alpha, largest first."""
-        if self.parameters.algorithm != "reconcile":
+        if not self.parameters.reconciles_scores:
             return []
         assert self.resolved.eta is not None
         least = self.resolved.eta * self.rows("fit")

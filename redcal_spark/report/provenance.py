@@ -182,7 +182,7 @@ def parameters(report: Report) -> Iterator[Line]:
     given, resolved, written = report.parameters, report.resolved, report.config["reconcile"]
     yield "algorithm", given.algorithm
     if given.alpha is not None:
-        unit = "probability" if given.algorithm == "reconcile" else "the loss rescaled to [0, 1]"
+        unit = "probability" if given.reconciles_scores else "the loss rescaled to [0, 1]"
         alpha = shown(repr(given.alpha), given.alpha, "parameters", "alpha")
         yield "alpha", joined(alpha, f" of {unit}")
     if given.eta is not None:

@@ -33,7 +33,6 @@ def summary(report: Report) -> dict[str, Any]:
     left_out = [(row.unlabelled_rows, "without a label"), (row.bad_rows, "unusable")]
     violated = () if report.certificate is None else report.certificate.violated
     return {
-        "algorithm": report.parameters.algorithm,
         "algorithm_name": PROCEDURES[report.parameters.algorithm],
         "rows": whole(row.rows or report.rows("fit"), "rows"),
         "patches": whole(len(report.log), "patches"),

@@ -17,9 +17,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
+from redcal_spark.backends.processes import start_of
 from redcal_spark.errors import RedcalError, RunError
 from redcal_spark.runs.ledger import Ledger, RunRow
 
@@ -90,7 +90,7 @@ def is_held(row: RunRow, lease: timedelta) -> bool:
     if host != socket.gethostname():
         return True
     pid, _, started = process.partition(" of ")
-    if not pid.isdigit() or _started(int(pid)) != started:
+    if not pid.isdigit() or start_of(int(pid)) != started:
         return False
     # a process that could not write how its run ended still knows that it did
     return int(pid) != os.getpid() or row.claim in _at_work
@@ -106,32 +106,11 @@ def _held(row: RunRow, previous: str | None) -> RunRow:
     _at_work.add(token)
     return replace(
         row,
-        holder=f"{socket.gethostname()} process {pid} of {_started(pid)}",
+        holder=f"{socket.gethostname()} process {pid} of {start_of(pid)}",
         heartbeat=datetime.now(UTC),
         claim=token,
         previous_claim=previous,
     )
-
-
-def _started(pid: int) -> str | None:
-    """When a process of this machine started, in its own units; None if it is gone.
-
-    Numbers of processes are used again.
-    """
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return None if fields[0] == "Z" else fields[19]
-    except OSError:
-        pass
-    if Path("/proc/self").exists():
-        return None
-    try:  # no /proc here: all that can be asked is whether the number is in use
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return None
-    except PermissionError:
-        pass
-    return "unknown time"
 
 
 class Claim:

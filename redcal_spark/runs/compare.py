@@ -155,7 +155,7 @@ def _fitted(reconciler: Reconciler, scanned: Scan, listener: Listener) -> Compar
     listener.phase(f"fitting: {name}")
     try:
         start = time.perf_counter()
-        engine = scanned.engine()
+        engine = scanned.engine(reconciler.problem)
         pair = reconciler.fit_gathered(scanned.gathered, scanned.layout, engine=engine)
         seconds = time.perf_counter() - start
     finally:

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from redcal_spark.backends.backend import Backend, Scan, check_rows
-from redcal_spark.backends.inputs import open_input, pinned, split_of
+from redcal_spark.backends.inputs import columns_read, open_input, pinned, split_of
 from redcal_spark.backends.store import Commit, Table
 from redcal_spark.backends.target import RUN_ID, target_of
 from redcal_spark.certificate.certify import DELTA
@@ -25,6 +25,7 @@ from redcal_spark.core.metrics import Metrics, Totals
 from redcal_spark.core.patches import Patch, PatchLog
 from redcal_spark.core.problem import Problem
 from redcal_spark.core.roles import UNKNOWN, Roles
+from redcal_spark.core.splits import check_split
 from redcal_spark.errors import InputError, RedcalError, RunError, ScratchError, UsageError
 from redcal_spark.model.pair import ReconciledPair
 from redcal_spark.model.reconciler import Reconciler
@@ -110,10 +111,7 @@ class Job:
 
     def _wanted(self, problem: Problem) -> list[str]:
         """The columns that fitting reads."""
-        names = problem.columns.names(label=True)
-        if self.split is not None and self.split.column not in names:
-            names.append(self.split.column)
-        return names
+        return columns_read(problem.columns, self.split)
 
     def check_input(self, *, labels: bool = True) -> Layout:
         """What can be seen of the input before computing: tables, columns, types."""
@@ -158,7 +156,7 @@ class Job:
     def _layout(self, labels: bool) -> Layout:
         schema, made = self.input.schema, self.reconciler
         if self.split is not None and labels:
-            self.split.check(schema, self.input.name)
+            check_split(self.split, schema, self.input.name)
         there = set(schema.names)
         present = [name for name in self._wanted(made.problem) if name in there]
         first = self.work.first(self.input, present)
@@ -188,8 +186,7 @@ class Job:
         """
         listener = self.listener if tell else Listener()
         with self._phase("scan", table.count()), _noted(listener):
-            wanted = self._wanted(problem)
-            return self.work.scan(table, problem, wanted, self.split, self.listener.advance)
+            return self.work.scan(table, problem, self.split, self.listener.advance)
 
     def run(self, *, force: bool = False, wait: bool = False) -> Outcome:
         """Fit, apply, holdout: the main job."""
@@ -337,7 +334,7 @@ class Job:
                 log=progress.log,
                 on_patch=on_patch,
                 on_round=self._round,
-                engine=scanned.engine(),
+                engine=scanned.engine(self.reconciler.problem, watched=not progress.log),
                 zero_calibrations=progress.zero_calibrations,
             )
         with self._phase("holdout"), self.work.counters.timed("holdout") as made:
@@ -453,12 +450,10 @@ class Job:
             try:
                 version, written = self.work.write_rows(
                     self.input,
-                    pair,
-                    target_of(self.config),
+                    (pair, target_of(self.config), roles),
                     self._commit(claim),
                     self.listener.advance,
                     lambda: self._unchanged(identity),
-                    roles,
                 )
                 made.rows = written if known is None else known  # a MERGE tells what it changed
                 counters.rows_scanned += made.rows

@@ -26,7 +26,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from redcal_spark import Reconciler
-from redcal_spark.backends.backend import LocalScan, Scan
+from redcal_spark.backends.backend import Scan
+from redcal_spark.backends.local.backend import LocalScan
 from redcal_spark.core import history
 from redcal_spark.core.arrow import batches, from_numpy
 from redcal_spark.core.metrics import Metrics

@@ -130,8 +130,8 @@ def timed_outcome(job: Job) -> tuple[float, Outcome]:
 def on_spark(bench: Bench) -> Iterator[tuple[SparkSession, Callable[[int | None], Backend]]]:
     """A session, warmed up by a fit of a few rows, and what makes the work of a job."""
     from redcal_spark.backends.spark.backend import SparkBackend
-    from redcal_spark.backends.spark.scan import DRIVER_BUDGET
     from redcal_spark.backends.spark.session import local_session
+    from redcal_spark.settings import DRIVER_BUDGET
 
     spark = local_session(master=f"local[{bench.case.cores}]")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from redcal_spark.backends.spark.scan import DRIVER_BUDGET
+from redcal_spark.settings import DRIVER_BUDGET
 from tests.bench.cost_model import CostModel, Line, Measured, Workload, fitted, tasks_of
 from tests.bench.scale_plan import Case
 from tests.bench.tables import MEMORY

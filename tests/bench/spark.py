@@ -18,7 +18,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from redcal_spark import Reconciler
-from redcal_spark.backends.spark.frames import layout_of, scan_frame
+from redcal_spark.backends.spark.frames import layout_of
+from redcal_spark.backends.spark.scan import SparkScan
 from redcal_spark.backends.spark.scratch import Scratch
 from redcal_spark.backends.spark.session import local_session
 from redcal_spark.backends.spark.stored_blocks import Stored
@@ -136,7 +137,7 @@ def iteration(sizes: Sizes) -> Result:
         layout = layout_of(frame, made.columns, made.problem.n_classes)
         scratch = Scratch(spark, None)
         try:
-            scan = scan_frame(frame, made.problem.scanner(layout), scratch, 0)
+            scan = SparkScan(frame, made.problem, layout, scratch, 0)
             stored = Stored(scratch, scan.written, made.problem.rules(layout.binary))
             times = best(
                 {

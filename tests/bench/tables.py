@@ -21,7 +21,8 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, write_deltalake
 
-from redcal_spark.backends.backend import Backend, LocalBackend, Scan
+from redcal_spark.backends.backend import Backend, Scan
+from redcal_spark.backends.local.backend import LocalBackend
 from redcal_spark.backends.local.store import DeltaRsStore
 from redcal_spark.config.load import config_from_tree
 from redcal_spark.core.arrow import BATCH

@@ -15,6 +15,6 @@ def work(
 ) -> Work:
     monkeypatch.chdir(tmp_path)
     # other tests may have left a Spark session in this process, and `auto` would take it
-    monkeypatch.setattr("redcal_spark.backends.backend._in_spark", lambda: False)
+    monkeypatch.setattr("redcal_spark.cli.open_job._in_spark", lambda: False)
     write(scores())
     return Work(tmp_path, capsys)

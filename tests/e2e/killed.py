@@ -127,7 +127,7 @@ def run(moment: str, *command: str) -> int:
         if not prepare_stream(moment):
             prepare(moment, SparkStore, SparkBackend, 1.5)
     else:
-        from redcal_spark.backends.backend import LocalBackend
+        from redcal_spark.backends.local.backend import LocalBackend
         from redcal_spark.backends.local.store import DeltaRsStore
 
         prepare(moment, DeltaRsStore, LocalBackend, 0.02)

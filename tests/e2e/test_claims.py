@@ -19,8 +19,9 @@ import yaml
 from deltalake import DeltaTable, write_deltalake
 
 from redcal_spark.backends.local.store import DeltaRsStore
+from redcal_spark.backends.processes import start_of
 from redcal_spark.runs import job
-from redcal_spark.runs.claim import Claim, HeldByAnother, _started, is_held, take
+from redcal_spark.runs.claim import Claim, HeldByAnother, is_held, take
 from redcal_spark.runs.ledger import Ledger, RunRow
 from tests.e2e.work import Work, scores
 
@@ -234,7 +235,7 @@ def test_who_is_alive() -> None:
     here = f"{socket.gethostname()} process {os.getpid()} of "
     now = datetime.now(UTC)
     started = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
-    parent = f"{socket.gethostname()} process {os.getppid()} of {_started(os.getppid())}"
+    parent = f"{socket.gethostname()} process {os.getppid()} of {start_of(os.getppid())}"
     mine = row(holder=here + started, heartbeat=now, claim="a")
     assert is_held(replace(mine, holder=parent), LEASE)
     assert not is_held(mine, LEASE)  # this process knows what it works on

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from redcal_spark import Reconciler
-from redcal_spark.backends.backend import LocalBackend, LocalScan
+from redcal_spark.backends.local.backend import LocalBackend, LocalScan
 from redcal_spark.core.arrow import batches
 from redcal_spark.core.splits import ColumnSplit
 from redcal_spark.runs.compare import PROCEDURES

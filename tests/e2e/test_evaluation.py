@@ -46,7 +46,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One run, whose tables every test copies."""
     folder = tmp_path_factory.mktemp("ran")
     with inside(folder), pytest.MonkeyPatch.context() as patch:
-        patch.setattr("redcal_spark.backends.backend._in_spark", lambda: False)
+        patch.setattr("redcal_spark.cli.open_job._in_spark", lambda: False)
         write(scores(200))
         tree = configuration()
         tree["output"]["report"] = None

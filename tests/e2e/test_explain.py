@@ -14,7 +14,7 @@ import pytest
 from deltalake import write_deltalake
 
 from redcal_spark import ReconciledPair
-from redcal_spark.backends.backend import LocalBackend
+from redcal_spark.backends.local.backend import LocalBackend
 from redcal_spark.backends.local.store import DeltaRsStore
 from redcal_spark.core.scan import BatchGroup, each_alone
 from tests.e2e.work import CLASSES, LOSSES, Work, scores, write

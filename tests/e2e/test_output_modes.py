@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from redcal_spark.backends.backend import LocalBackend
+from redcal_spark.backends.local.backend import LocalBackend
 from redcal_spark.backends.local.store import DeltaRsStore
 from redcal_spark.backends.target import target_of
 from redcal_spark.config.load import load_config
@@ -415,14 +415,11 @@ def test_what_a_run_has_written_is_not_written_again(work: Work, mode: str) -> N
     rows = before.num_rows
     again = replace(row.commit, again=True)  # as a resumed run says it
     read: list[int] = []
-    found = job.work.write_rows(
-        job.input, pair, target_of(config), again, read.append, lambda: read.append(0), UNKNOWN
-    )
+    made = pair, target_of(config), UNKNOWN
+    found = job.work.write_rows(job.input, made, again, read.append, lambda: read.append(0))
     assert (found, read) == ((0, rows), [])
     assert work.table().sort_by("case") == before
     assert work.delta().version() == 0
     if mode == "append":  # looks even if nobody says so
-        job.work.write_rows(
-            job.input, pair, target_of(config), row.commit, read.append, lambda: None, UNKNOWN
-        )
+        job.work.write_rows(job.input, made, row.commit, read.append, lambda: None)
         assert work.delta().version() == 0

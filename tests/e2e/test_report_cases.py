@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from redcal_spark.backends.backend import LocalBackend
+from redcal_spark.backends.local.backend import LocalBackend
 from redcal_spark.backends.local.store import DeltaRsStore
 from redcal_spark.certificate.certify import Certificate, Check
 from redcal_spark.certificate.intervals import Interval

@@ -291,7 +291,7 @@ def test_the_same_patches_twice_are_one_log(delta: Work) -> None:
 def test_a_lost_claim_stops_a_run_before_it_writes(
     delta: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from redcal_spark.backends.backend import LocalBackend
+    from redcal_spark.backends.local.backend import LocalBackend
 
     scan = LocalBackend.scan
 

@@ -110,7 +110,7 @@ def test_the_same_process_may_try_again(
     target: tuple[Work, Disk], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It could not even write that its run had failed, and still has the process's number."""
-    from redcal_spark.backends.backend import LocalBackend
+    from redcal_spark.backends.local.backend import LocalBackend
 
     work, small = target
     write_rows = LocalBackend.write_rows

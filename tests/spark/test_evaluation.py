@@ -15,7 +15,7 @@ import pytest
 import yaml
 from deltalake import DeltaTable, write_deltalake
 
-from redcal_spark.backends.backend import LocalBackend
+from redcal_spark.backends.local.backend import LocalBackend
 from redcal_spark.backends.local.store import DeltaRsStore
 from redcal_spark.backends.spark.backend import SparkBackend
 from redcal_spark.cli.results import evaluation_json

@@ -158,12 +158,13 @@ class Steps:
         with quietly():
             model = reconciler(problem, scratch=scratch, driver_budget=0)
             frame = spark.createDataFrame(table(problem).slice(0, 50))
-            from redcal_spark.backends.spark.frames import layout_of, scan_frame
+            from redcal_spark.backends.spark.frames import layout_of
+            from redcal_spark.backends.spark.scan import SparkScan
 
             layout = layout_of(frame, model.columns, 2)
             self.scratch = Scratch(spark, scratch)
-            scan = scan_frame(frame, model.problem.scanner(layout), self.scratch, 0)
-            found = scan.engine(model.problem.rules(layout.binary))
+            scan = SparkScan(frame, model.problem, layout, self.scratch, 0)
+            found = scan.engine(model.problem)
         assert isinstance(found, SparkEngine)
         self.engine, self.stored, self.patches = found, found._stored, 0
         self.region = found.freeze(None)

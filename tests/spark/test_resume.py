@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from redcal_spark.backends.spark.frames import layout_of, scan_frame
+from redcal_spark.backends.spark.frames import layout_of
+from redcal_spark.backends.spark.scan import SparkScan
 from redcal_spark.backends.spark.scratch import Scratch
 from redcal_spark.backends.spark.stored_blocks import Stored
 from tests.contract.cases import expected, made, table
@@ -30,9 +31,9 @@ def go_on(spark: Any, scratch: str, problem: tuple[str, int, int], cut: int, bud
         layout = layout_of(frame, model.columns, model.problem.n_classes)
         place = Scratch(spark, scratch)
         try:
-            scan = scan_frame(frame, model.problem.scanner(layout), place, budget)
-            engine = scan.engine(model.problem.fitting_rules(layout))
-            return model.fit_gathered(scan.gathered, layout, prefix(log[:cut]), engine=engine)
+            scan = SparkScan(frame, model.problem, layout, place, budget)
+            patches, engine = prefix(log[:cut]), scan.engine(model.problem)
+            return model.fit_gathered(scan.gathered, layout, patches, engine=engine)
         finally:
             place.close()
 

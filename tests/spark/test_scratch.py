@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from redcal_spark.backends.spark import scratch_folders as places
+from redcal_spark.backends.spark import scratch as places
 from redcal_spark.backends.spark import stored_blocks
 from redcal_spark.backends.spark.engine import SparkEngine
 from redcal_spark.backends.spark.scratch import Scratch

@@ -46,9 +46,10 @@ def test_columns_and_paths_of_any_name(store: SparkStore, victim: str, name: str
     with pytest.raises(UsageError, match="merges no columns with a backtick"):
         store.check_rows(merged, ROWS.schema)
     target = Target(table=name, mode="overwrite")
-    store.put(target, ROWS.schema, ROWS.to_batches(), COMMIT)
+    store.put_frame(target, store.frame_of(ROWS.schema, ROWS.to_batches()), COMMIT)
     changed = ROWS.set_column(0, "a'b", pa.array([1, 9, 3]))
-    store.put(target, ROWS.schema, changed.to_batches(), Commit("run-2", "print-2"))
+    rows = store.frame_of(ROWS.schema, changed.to_batches())
+    store.put_frame(target, rows, Commit("run-2", "print-2"))
     found = DeltaTable(name).to_pyarrow_table()
     assert sorted(found["a'b"].to_pylist()) == [1, 3, 9]
     assert found.schema.names == COLUMNS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -18,9 +18,9 @@ from deltalake import DeltaTable, write_deltalake
 
 import redcal_spark
 from redcal_spark.backends.local.store import DeltaRsStore
+from redcal_spark.backends.names import Place
 from redcal_spark.backends.spark.merge import USER_METADATA
 from redcal_spark.backends.spark.store import SparkStore
-from redcal_spark.backends.spark.tables import Place
 from redcal_spark.backends.store import Commit
 from redcal_spark.backends.target import Target
 from redcal_spark.errors import InputError, RunError, UsageError
@@ -64,6 +64,19 @@ def store(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SparkS
 LOCAL = DeltaRsStore()
 
 
+def put(
+    store: SparkStore | DeltaRsStore,
+    target: Target,
+    schema: pa.Schema,
+    batches: Iterable[pa.RecordBatch],
+    commit: Commit,
+) -> int:
+    """Put rows that are here into their table, through either store."""
+    if isinstance(store, SparkStore):
+        return store.put_frame(target, store.frame_of(schema, batches), commit)
+    return store.put(target, schema, batches, commit)
+
+
 def once(rows: pa.Table) -> Iterator[pa.RecordBatch]:
     yield from rows.to_batches(max_chunksize=2)
 
@@ -91,7 +104,9 @@ def test_what_one_store_writes_the_other_reads(
     target = Target(table="t", partition_by=parts)
     here, there = (LOCAL, store) if direction == "to Spark" else (store, LOCAL)
     writer: Any = here
-    assert writer.put(Target(table="./t", partition_by=parts), ROWS.schema, once(ROWS), COMMIT) == 0
+    assert (
+        put(writer, Target(table="./t", partition_by=parts), ROWS.schema, once(ROWS), COMMIT) == 0
+    )
     assert whole(there, "./t") == whole(here, "./t") == plain(ROWS)
     reader: Any = there
     assert reader.last_writer("./t") == "run-1"
@@ -103,7 +118,7 @@ def test_what_one_store_writes_the_other_reads(
         return
     reader.check_rows(Target(table="./t"), ROWS.schema)  # no drift in the other's eyes
     # and the other one's next version
-    assert reader.put(Target(table="./t"), ROWS.schema, once(ROWS), Commit("run-2", "")) == 1
+    assert put(reader, Target(table="./t"), ROWS.schema, once(ROWS), Commit("run-2", "")) == 1
     assert whole(here, "./t") == plain(ROWS)
     assert whole(here, "./t", 0) == whole(there, "./t", 0) == plain(ROWS)
 
@@ -115,8 +130,8 @@ def test_tables_by_name(store: SparkStore, name: str) -> None:
     refusal = refused(InputError, lambda: store.open(name))
     assert refusal == f"{name}: no such table in the catalog"
     target = Target(table=name, partition_by=("part",))
-    assert store.put(target, ROWS.schema, once(ROWS), COMMIT) == 0
-    assert store.put(target, ROWS.schema, once(ROWS.slice(0, 2)), Commit("run-2", "")) == 1
+    assert put(store, target, ROWS.schema, once(ROWS), COMMIT) == 0
+    assert put(store, target, ROWS.schema, once(ROWS.slice(0, 2)), Commit("run-2", "")) == 1
     assert whole(store, name) == plain(ROWS.slice(0, 2))
     assert whole(store, name, 0) == plain(ROWS)
     location = store.spark.sql(f"DESCRIBE DETAIL {name}").collect()[0]["location"]
@@ -125,7 +140,7 @@ def test_tables_by_name(store: SparkStore, name: str) -> None:
     assert whole(LOCAL, path, 0) == plain(ROWS)
     changed = ROWS.set_column(2, "name", pa.array(["new"] * 4))
     merging = Target(table=name, mode="merge", id="id")
-    assert store.put(merging, changed.schema, once(changed), Commit("run-3", "")) == 2
+    assert put(store, merging, changed.schema, once(changed), Commit("run-3", "")) == 2
     assert whole(store, name) == plain(changed)
     told = refused(InputError, lambda: store.open(name, 7))
     assert told == f"{name}: has no version 7; the newest is 2"
@@ -166,9 +181,9 @@ def test_columns_and_paths_by_any_name(store: SparkStore, mode: Any) -> None:
         name = f"./ö d'd/t `{one.name}`; x"
         target = Target(table=name, mode=mode, id=id, partition_by=("p'art",))
         one.check_rows(target, rows.schema)
-        one.put(target, rows.schema, once(rows), COMMIT)
+        put(one, target, rows.schema, once(rows), COMMIT)
         other.check_rows(target, rows.schema)
-        other.put(target, changed.schema, once(changed), Commit("run-2", ""))
+        put(other, target, changed.schema, once(changed), Commit("run-2", ""))
         table = pa.Table.from_batches(list(one.open(name).batches()))
         assert table.num_rows == (6 if mode == "append" else 3)
         if mode == "append":
@@ -182,7 +197,7 @@ def test_signs_that_spark_does_not_write(store: SparkStore) -> None:
     told = refused(UsageError, lambda: store.check_rows(Target(table="./t"), rows.schema))
     assert told.startswith("output.table: Spark writes no columns with any of ' ,;{}()")
     assert "in their names: 'a b', 'c;d'; rename them, or" in told
-    LOCAL.put(Target(table="./t"), rows.schema, once(rows), COMMIT)
+    put(LOCAL, Target(table="./t"), rows.schema, once(rows), COMMIT)
     assert whole(store, "./t") == whole(LOCAL, "./t") == plain(rows)
 
 
@@ -217,7 +232,8 @@ def test_a_version_or_the_one_of_a_time(
 def test_a_time_by_name(store: SparkStore) -> None:
     store.spark.sql("DROP TABLE IF EXISTS default.timed")
     for version in (0, 1):
-        store.put(
+        put(
+            store,
             Target(table="default.timed"),
             ROWS.schema,
             once(ROWS.slice(version, 1)),
@@ -233,9 +249,9 @@ def test_a_time_by_name(store: SparkStore) -> None:
 
 
 def test_an_opened_table_does_not_change(store: SparkStore) -> None:
-    store.put(Target(table="./t"), ROWS.schema, once(ROWS), COMMIT)
+    put(store, Target(table="./t"), ROWS.schema, once(ROWS), COMMIT)
     opened = store.open("./t")
-    LOCAL.put(Target(table="./t"), ROWS.schema, once(ROWS.slice(0, 1)), Commit("run-2", ""))
+    put(LOCAL, Target(table="./t"), ROWS.schema, once(ROWS.slice(0, 1)), Commit("run-2", ""))
     assert opened.frame.count() == 4
     assert store.open("./t").frame.count() == 1
 
@@ -250,11 +266,11 @@ def operation(name: str) -> dict[str, Any]:
 
 def test_merging_rewrites_what_changed_and_leaves_the_rest(store: SparkStore) -> None:
     target = Target(table="./t", mode="merge", id="id")
-    assert store.put(target, ROWS.schema, once(ROWS), COMMIT) == 0
+    assert put(store, target, ROWS.schema, once(ROWS), COMMIT) == 0
     names = ["mild", "new", "grave ✓", ""]
     more = pa.Table.from_pylist([{"id": 9, "name": "fresh"}], ROWS.schema)
     source = pa.concat_tables([ROWS.set_column(2, "name", pa.array(names)).slice(1), more])
-    assert store.put(target, source.schema, once(source), Commit("run-2", "")) == 1
+    assert put(store, target, source.schema, once(source), Commit("run-2", "")) == 1
     assert whole(LOCAL, "./t") == plain(
         pa.concat_tables([ROWS.set_column(2, "name", pa.array(names)), more])
     )
@@ -279,7 +295,7 @@ def test_any_change_is_seen_on_merge(store: SparkStore) -> None:
         writer: Any = one
         target = Target(table=f"./{one.name}", mode="merge", id="id")
         for phase, rows in enumerate((full, empty, full)):
-            writer.put(target, rows.schema, once(rows), Commit(f"run-{phase}", ""))
+            put(writer, target, rows.schema, once(rows), Commit(f"run-{phase}", ""))
             assert whole(LOCAL, target.table) == plain(rows)
         metrics = operation(target.table)["operationMetrics"]
         updated = metrics.get("numTargetRowsUpdated", metrics.get("num_target_rows_updated"))
@@ -288,13 +304,17 @@ def test_any_change_is_seen_on_merge(store: SparkStore) -> None:
 
 def test_a_setting_of_the_session_is_given_back(store: SparkStore) -> None:
     target = Target(table="./t", mode="merge", id="id")
-    store.put(target, ROWS.schema, once(ROWS), COMMIT)
+    put(store, target, ROWS.schema, once(ROWS), COMMIT)
     store.spark.conf.set(USER_METADATA, "theirs")
     try:
-        store.put(target, ROWS.schema, once(ROWS.slice(0, 0)), Commit("run-2", ""))
+        put(store, target, ROWS.schema, once(ROWS.slice(0, 0)), Commit("run-2", ""))
         with pytest.raises(RunError):
-            store.put(
-                Target(table="./t", mode="merge", id="nothing"), ROWS.schema, once(ROWS), COMMIT
+            put(
+                store,
+                Target(table="./t", mode="merge", id="nothing"),
+                ROWS.schema,
+                once(ROWS),
+                COMMIT,
             )
         assert store.spark.conf.get(USER_METADATA) == "theirs"
     finally:
@@ -303,9 +323,9 @@ def test_a_setting_of_the_session_is_given_back(store: SparkStore) -> None:
 
 def test_merging_the_same_rows_again_rewrites_nothing(store: SparkStore) -> None:
     target = Target(table="./t", mode="merge", id="id")
-    store.put(target, ROWS.schema, once(ROWS), COMMIT)
+    put(store, target, ROWS.schema, once(ROWS), COMMIT)
     files = set(DeltaTable("./t").file_uris())
-    assert store.put(target, ROWS.schema, once(ROWS), Commit("run-2", "")) == 1
+    assert put(store, target, ROWS.schema, once(ROWS), Commit("run-2", "")) == 1
     assert set(DeltaTable("./t").file_uris()) == files
     assert store.last_writer("./t") == LOCAL.last_writer("./t") == "run-2"
 
@@ -313,7 +333,7 @@ def test_merging_the_same_rows_again_rewrites_nothing(store: SparkStore) -> None
 def test_appended_rows_name_their_run(store: SparkStore) -> None:
     target = Target(table="./t", mode="append")
     for run in ("run-1", "run-2"):
-        store.put(target, ROWS.schema, once(ROWS), Commit(run, ""))
+        put(store, target, ROWS.schema, once(ROWS), Commit(run, ""))
     assert DeltaTable("./t").metadata().partition_columns == ["run_id"]
     for one in (store, LOCAL):
         reader: Any = one
@@ -327,8 +347,8 @@ def test_appended_rows_name_their_run(store: SparkStore) -> None:
 @pytest.mark.parametrize("mode", ["overwrite", "append"])
 def test_a_repeat_of_a_run_is_skipped_by_delta(store: SparkStore, mode: Any) -> None:
     target = Target(table="./t", mode=mode)
-    store.put(target, ROWS.schema, once(ROWS), COMMIT)
-    assert store.put(target, ROWS.schema, once(ROWS), COMMIT) == 0
+    put(store, target, ROWS.schema, once(ROWS), COMMIT)
+    assert put(store, target, ROWS.schema, once(ROWS), COMMIT) == 0
     assert DeltaTable("./t").version() == 0
     assert store.open("./t").frame.count() == 4
 
@@ -336,10 +356,10 @@ def test_a_repeat_of_a_run_is_skipped_by_delta(store: SparkStore, mode: Any) -> 
 def test_clusters(store: SparkStore) -> None:
     target = Target(table="./t", cluster_by=("part", "day"))
     store.check_rows(target, ROWS.schema)
-    store.put(target, ROWS.schema, once(ROWS), COMMIT)
+    put(store, target, ROWS.schema, once(ROWS), COMMIT)
     found = store.existing("./t")
     assert found is not None and (found.partitions, found.clusters) == ((), ("part", "day"))
-    store.put(Target(table="./t"), ROWS.schema, once(ROWS), Commit("run-2", ""))  # keeps its own
+    put(store, Target(table="./t"), ROWS.schema, once(ROWS), Commit("run-2", ""))  # keeps its own
     found = store.existing("./t")
     assert found is not None and found.clusters == ("part", "day")
     assert whole(LOCAL, "./t") == plain(ROWS)
@@ -352,7 +372,7 @@ def test_clusters(store: SparkStore) -> None:
 
 
 def test_drift_is_told_in_the_same_words(store: SparkStore) -> None:
-    LOCAL.put(Target(table="./t"), ROWS.schema, once(ROWS), COMMIT)
+    put(LOCAL, Target(table="./t"), ROWS.schema, once(ROWS), COMMIT)
     new = ROWS.drop_columns("name").append_column("extra", ROWS["a"])
     new = new.set_column(0, "id", ROWS["id"].cast(pa.int32()))
     for mode in ("overwrite", "merge", "append"):
@@ -373,17 +393,17 @@ def test_evolving(store: SparkStore, one: str) -> None:
     writer: Any = store if one == "spark" else LOCAL
     new = ROWS.drop_columns(["name", "more"]).append_column("extra", ROWS["a"])
     retyped = new.set_column(0, "id", ROWS["id"].cast(pa.int32()))
-    writer.put(Target(table="./o"), ROWS.schema, once(ROWS), COMMIT)
+    put(writer, Target(table="./o"), ROWS.schema, once(ROWS), COMMIT)
     evolving = Target(table="./o", evolve=True, partition_by=("day",))
     writer.check_rows(evolving, retyped.schema)
-    writer.put(evolving, retyped.schema, once(retyped), Commit("run-2", ""))
+    put(writer, evolving, retyped.schema, once(retyped), Commit("run-2", ""))
     assert whole(store, "./o") == whole(LOCAL, "./o") == plain(retyped)
     assert DeltaTable("./o").metadata().partition_columns == ["day"]
     for mode in ("merge", "append"):
         target = Target(table=f"./{mode}", mode=mode, id="id", evolve=True)
-        writer.put(target, ROWS.schema, once(ROWS), COMMIT)
+        put(writer, target, ROWS.schema, once(ROWS), COMMIT)
         writer.check_rows(target, new.schema)
-        writer.put(target, new.schema, once(new), Commit("run-2", ""))
+        put(writer, target, new.schema, once(new), Commit("run-2", ""))
         opened = store.open(f"./{mode}")
         if mode == "append":
             opened = store.of_run(opened, "run-2")

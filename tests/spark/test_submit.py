@@ -91,7 +91,7 @@ def work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Work:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("redcal_spark.backends.backend._in_spark", lambda: False)
+    monkeypatch.setattr("redcal_spark.cli.open_job._in_spark", lambda: False)
     found = Work(tmp_path, capsys)
     found.tree["input"]["table"] = "scores"
     found.tree["reconcile"]["eta"] = 0.03

@@ -8,4 +8,4 @@ import pytest
 @pytest.fixture(autouse=True)
 def no_spark_session(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other tests may have left a Spark session in this process, and `auto` would take it."""
-    monkeypatch.setattr("redcal_spark.backends.backend._in_spark", lambda: False)
+    monkeypatch.setattr("redcal_spark.cli.open_job._in_spark", lambda: False)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from redcal_spark.backends.backend import choose_engine
 from redcal_spark.cli import entry
+from redcal_spark.cli.open_job import choose_engine
 from redcal_spark.config.load import load_config
 from tests.wheels import ROOT, bundle
 

@@ -18,8 +18,8 @@ import pytest
 from deltalake import write_deltalake
 
 from redcal_spark import Reconciler
-from redcal_spark.backends.backend import LocalBackend
 from redcal_spark.backends.inputs import open_input
+from redcal_spark.backends.local.backend import LocalBackend
 from redcal_spark.backends.local.store import DeltaRsStore
 from redcal_spark.config.load import config_from_tree
 from redcal_spark.core.patches import Patch
@@ -328,6 +328,17 @@ def test_ids_that_do_not_fit_are_left_out_on_request() -> None:
         assert open_input(STORE, job(model_1=found, join="inner").config.input)[0].count() == len(
             good
         )
+
+
+@pytest.mark.parametrize("nulls", [1, 2])
+def test_rows_without_an_id_are_not_joined_with_scores_without_one(nulls: int) -> None:
+    ids = pa.array([None] * nulls + [*range(nulls, N)], pa.int64())
+    put(rows(a=None, id=ids))
+    found = side("side_1", P1, ids, list(range(N)))
+    opened, _ = open_input(STORE, job(model_1=found, join="inner").config.input)
+    with pytest.warns(JoinWarning, match=f"leaves out {nulls} of {N} rows"):
+        kept = pa.Table.from_batches(opened.batches(["id"]))
+    assert kept["id"].to_pylist() == list(range(nulls, N))
 
 
 def test_check_ids() -> None:

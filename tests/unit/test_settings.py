@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from redcal_spark import ReconciledPair, Reconciler
-from redcal_spark.backends.backend import LocalBackend
+from redcal_spark.backends.local.backend import LocalBackend
 from redcal_spark.backends.local.store import DeltaRsStore
 from redcal_spark.config.load import config_from_tree
 from redcal_spark.config.schema import Config

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.errors import PySparkException
 
-from redcal_spark.backends.spark.errors import over_scratch, told
+from redcal_spark.backends.spark.errors import message_of, over_scratch
 from redcal_spark.backends.spark.workers import of_worker
 from redcal_spark.errors import InputError, RunError, ScratchError, UsageError
 
@@ -68,10 +68,13 @@ def test_an_error_of_ours_stays_what_it_is() -> None:
 
 
 def test_the_first_line_and_the_disk() -> None:
-    assert told(PySparkException("one\ntwo")) == "one"
-    assert told(PySparkException("one\nRead-only file system")) == "one: Read-only file system"
+    assert message_of(PySparkException("one\ntwo")) == "one"
     assert (
-        told(PySparkException("An error occurred while calling o1.x.\n: java: two")) == "java: two"
+        message_of(PySparkException("one\nRead-only file system")) == "one: Read-only file system"
+    )
+    assert (
+        message_of(PySparkException("An error occurred while calling o1.x.\n: java: two"))
+        == "java: two"
     )
 
 
@@ -153,8 +156,8 @@ def test_no_worker_is_to_blame() -> None:
 
 def test_never_without_the_cause() -> None:
     for text in (IN_WORKER, "\n  An exception was thrown from the Python worker.\n" + IN_WORKER):
-        said = told(PySparkException(text.format("ValueError: odd")))
+        said = message_of(PySparkException(text.format("ValueError: odd")))
         assert said.startswith("An exception was thrown from the Python worker")
         assert said.endswith(": ValueError: odd")
     one_line = "[PYTHON_EXCEPTION] An exception: Traceback (most recent call last):\n  x\nOops: y\n"
-    assert told(PySparkException(one_line)) == "[PYTHON_EXCEPTION] An exception: Oops: y"
+    assert message_of(PySparkException(one_line)) == "[PYTHON_EXCEPTION] An exception: Oops: y"

@@ -190,7 +190,7 @@ def test_csv_as_people_write_it() -> None:
 
 
 def test_fractions_may_begin_like_whole_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("redcal_spark.backends.local.files.SEEN_BYTES", 1_000)
+    monkeypatch.setattr("redcal_spark.backends.local.csv_types.SEEN_BYTES", 1_000)
     Path("t.csv").write_text("p,n\n" + "1,1\n" * 1_000 + "0.5,1\n")
     assert whole("t.csv", fractions=["p"])["p"][-1].as_py() == 0.5
     Path("u.csv").write_text("p,n\n" + "1,1\n" * 1_000 + "1,0.5\n")

@@ -38,15 +38,15 @@ class StoredColumns:
     def find(self, batch: pa.RecordBatch, columns: Sequence[str]) -> dict[str, pa.Array]:
         """The columns in rows of a file."""
         there = self._there(batch.schema)
-        found = {}
+        arrays = {}
         for name in columns:
             wanted = self._mapped.field(name)
             stored = self._stored(there, wanted)
             if stored is None:
-                found[name] = pa.nulls(batch.num_rows, self.schema.field(name).type)
+                arrays[name] = pa.nulls(batch.num_rows, self.schema.field(name).type)
             else:
-                found[name] = self._shaped(batch.column(stored.name), wanted, stored)
-        return found
+                arrays[name] = self._shaped(batch.column(stored.name), wanted, stored)
+        return arrays
 
     def check(self, file: pa.Schema) -> None:
         """Refuse a file without ids where columns are found by them: all would be null."""
@@ -59,13 +59,13 @@ class StoredColumns:
         said = field.metadata or {}
         if self._mapping == "none":
             return str(field.name).encode()
-        found = said.get(PHYSICAL_NAME if self._mapping == "name" else PHYSICAL_ID)
-        if found is None:
+        key = said.get(PHYSICAL_NAME if self._mapping == "name" else PHYSICAL_ID)
+        if key is None:
             raise InputError(
                 f"{self._table}: cannot be read: it maps columns by {self._mapping}, but not "
                 f"{field.name!r}"
             )
-        return bytes(found)
+        return bytes(key)
 
     def _stored(self, there: dict[bytes, pa.Field], wanted: pa.Field) -> pa.Field | None:
         """The field of a file, if it has it.
@@ -109,15 +109,15 @@ class StoredColumns:
     def _struct(self, array: pa.Array, wanted: pa.DataType, kind: pa.DataType) -> pa.Array:
         there = self._there(_fields(kind))
         parts = dict(zip((field.name for field in _fields(kind)), array.flatten(), strict=True))
-        found = []
+        arrays = []
         for field in _fields(wanted):
             stored = self._stored(there, field)
             if stored is None:
-                found.append(pa.nulls(len(array), plain(field).type))
+                arrays.append(pa.nulls(len(array), plain(field).type))
             else:
-                found.append(self._shaped(parts[stored.name], field, stored))
+                arrays.append(self._shaped(parts[stored.name], field, stored))
         fields = [plain(field) for field in _fields(wanted)]
-        return pa.StructArray.from_arrays(found, fields=fields, mask=array.is_null())
+        return pa.StructArray.from_arrays(arrays, fields=fields, mask=array.is_null())
 
 
 def plain(field: pa.Field) -> pa.Field:

@@ -40,10 +40,10 @@ class DeltaFiles:
     @cached_property
     def paths(self) -> list[str]:
         """Where the files are, in the order of the log."""
-        found = [_path(path, self._folder) for path in self._added["path"].to_pylist()]
-        if len(set(found)) < len(found):
+        paths = [_path(path, self._folder) for path in self._added["path"].to_pylist()]
+        if len(set(paths)) < len(paths):
             raise InputError(f"{self._name}: cannot be read: its log has a file twice")
-        return found
+        return paths
 
     @cached_property
     def dataset(self) -> ds.Dataset:
@@ -121,29 +121,29 @@ class DeltaFiles:
         if "deletionVectors" not in (self._table.protocol().reader_features or ()):
             return {}
         with unreadable(self._name, InputError, "its deleted rows cannot be read"):
-            told = pa.table(self._table.deletion_vectors().read_all())
-        paths = [_path(path, self._folder) for path in told["filepath"].to_pylist()]
-        vectors = (live.values for live in told["selection_vector"])
-        found = dict(zip(paths, vectors, strict=True))
-        if unknown := found.keys() - self._place.keys():
+            deleted = pa.table(self._table.deletion_vectors().read_all())
+        paths = [_path(path, self._folder) for path in deleted["filepath"].to_pylist()]
+        vectors = (live.values for live in deleted["selection_vector"])
+        live = dict(zip(paths, vectors, strict=True))
+        if unknown := live.keys() - self._place.keys():
             raise InputError(
                 f"{self._name}: cannot be read: its log deletes rows of {min(unknown)}, which is "
                 "none of its files"
             )
-        return found
+        return live
 
 
 def _within(live: pa.BooleanArray, start: int, rows: int) -> pa.BooleanArray:
     """Which of some rows are left. What a vector does not speak of is."""
-    found = live.slice(start, rows)
-    short = rows - len(found)
-    return pa.concat_arrays([found, pa.repeat(True, short)]) if short else found
+    known = live.slice(start, rows)
+    short = rows - len(known)
+    return pa.concat_arrays([known, pa.repeat(True, short)]) if short else known
 
 
-def _path(told: str, folder: str) -> str:
+def _path(name: str, folder: str) -> str:
     """A file as the log names it: percent-encoded, below the table's folder or anywhere."""
-    if ADDRESS.match(told) is None:
-        return os.path.join(folder, unquote(told))
-    if not told.startswith("file:"):
-        raise not_read(folder, f"its file {told} is in an object store")
-    return unquote(re.sub("^file:(//)?", "", told))
+    if ADDRESS.match(name) is None:
+        return os.path.join(folder, unquote(name))
+    if not name.startswith("file:"):
+        raise not_read(folder, f"its file {name} is in an object store")
+    return unquote(re.sub("^file:(//)?", "", name))

@@ -69,8 +69,8 @@ class DeltaRsTable:
         return self._files.paths
 
     def identity(self) -> dict[str, Any]:
-        found = {"kind": "delta", "table": self.name, "version": self._table.version()}
-        return found | {"id": str(self._table.metadata().id)}
+        identity = {"kind": "delta", "table": self.name, "version": self._table.version()}
+        return identity | {"id": str(self._table.metadata().id)}
 
 
 def load_version(name: str, table: DeltaTable, version: int | str) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
-import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -17,12 +15,12 @@ from redcal_spark.backends.local.delta_read import DeltaRsTable, quoted
 from redcal_spark.backends.local.errors import is_delta
 from redcal_spark.backends.local.files import first_line
 from redcal_spark.backends.local.folders import beside
+from redcal_spark.backends.retries import TRIES, retried
 from redcal_spark.backends.store import RECENT, Commit
 from redcal_spark.backends.target import Existing, Target
 from redcal_spark.errors import RunError, UsageError
 
 T = TypeVar("T")
-TRIES = 20  # of a write that lost a race for the next version
 
 
 def _metadata(commit: Commit) -> dict[str, str]:
@@ -40,14 +38,10 @@ def once(commit: Commit) -> CommitProperties:
 
 def again(name: str, change: Callable[[], T]) -> T:
     """Change a table, with it as it is then if another writer was quicker."""
-    for left in reversed(range(TRIES)):
-        try:
-            return change()
-        except (DeltaError, OSError) as err:
-            if not left or isinstance(err, OSError):
-                raise RunError(f"{name}: could not be written: {first_line(err)}") from err
-            time.sleep(random.uniform(0, 0.1))
-    raise AssertionError
+    try:
+        return retried(change, lambda err: isinstance(err, DeltaError), pause=0.1)
+    except (DeltaError, OSError) as err:
+        raise RunError(f"{name}: could not be written: {first_line(err)}") from err
 
 
 def check_partitions(name: str) -> None:

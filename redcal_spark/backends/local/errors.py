@@ -21,10 +21,10 @@ ODD_SIGNS = re.compile(r"%[0-9A-Fa-f]{2}|[\\#?\[\]^|]")
 
 def odd_signs(name: str) -> str | None:
     """Why delta-rs cannot work in a folder: its path has signs that mean something else to it."""
-    found = ODD_SIGNS.search(os.path.abspath(name))
-    if found is None:
+    odd = ODD_SIGNS.search(os.path.abspath(name))
+    if odd is None:
         return None
-    return f"delta-rs cannot open tables with {found[0]!r} in their path ({os.path.abspath(name)})"
+    return f"delta-rs cannot open tables with {odd[0]!r} in their path ({os.path.abspath(name)})"
 
 
 def is_delta(name: str) -> bool:

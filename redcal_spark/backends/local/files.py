@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import json
 import os
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
@@ -15,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from redcal_spark.backends.local.csv_types import csv_types, folder_columns, refuse_repeated
 from redcal_spark.backends.local.parquet import (
     ByName,
     RowGroups,
@@ -38,7 +34,6 @@ from redcal_spark.errors import InputError
 PACKED = (".br", ".bz2", ".gz", ".lz4", ".zst")  # which pyarrow unpacks by the name
 UNREADABLE = (pa.ArrowException, OSError, UnicodeError)  # names of columns may be no UTF-8
 GROUPS_A_CORE = 4  # with fewer, some cores would have nothing to do at the end
-SEEN_BYTES = 2**24  # of a CSV file, to tell the types of its columns
 
 
 class FileTable:
@@ -87,18 +82,18 @@ def open_files(name: str, separator: str, fractions: Sequence[str] = ()) -> File
         kinds.setdefault(_kind(file), file)
         files.append(file)
         if len(kinds) > 1:  # at once: a folder that was not meant may be a whole disk
-            told = (f"{_called(k)} ({kinds[k].relative_to(path)})" for k in sorted(kinds))
+            mixed = (f"{_called(k)} ({kinds[k].relative_to(path)})" for k in sorted(kinds))
             raise InputError(
-                f"{name}: the folder mixes {' and '.join(told)}; keep one kind, or begin the names "
-                "of other files with _ or ."
+                f"{name}: the folder mixes {' and '.join(mixed)}; keep one kind, or begin the "
+                "names of other files with _ or ."
             )
     if not files:
         raise InputError(f"{name}: the folder holds no data (no Delta log, no Parquet or CSV file)")
     (kind,) = kinds
     try:
         if kind == "csv":
-            schema, options = _csv(files, separator, fractions)
-            folders = _folder_columns(name, files, options, schema.names)
+            schema, options = csv_types(files, separator, fractions)
+            folders = folder_columns(name, files, options, schema.names)
             dataset = ds.dataset(
                 [str(file) for file in files],
                 schema=pa.schema([*schema, *folders]),
@@ -107,7 +102,7 @@ def open_files(name: str, separator: str, fractions: Sequence[str] = ()) -> File
                 partition_base_dir=name if folders else None,
             )
             return FileTable(name, dataset, kind, [field.name for field in folders])
-        _refuse_repeated(files[0], pq.read_schema(files[0]).names)
+        refuse_repeated(files[0], pq.read_schema(files[0]).names)
         root = str(path) if path.is_dir() else None
         dataset = ds.dataset(
             [str(file) for file in files],
@@ -130,10 +125,10 @@ def stream(
     wanted = list(dataset.schema.names if columns is None else columns)
     with _readable(dataset, name):
         if _is_parquet(dataset):
-            found = read_parquet(in_files(dataset), shape or ByName(dataset.schema), wanted)
+            rows = read_parquet(in_files(dataset), shape or ByName(dataset.schema), wanted)
         else:
-            found = dataset.to_batches(columns=wanted, batch_readahead=2, fragment_readahead=1)
-        yield from put_together(found)
+            rows = dataset.to_batches(columns=wanted, batch_readahead=2, fragment_readahead=1)
+        yield from put_together(rows)
 
 
 def pieces(
@@ -154,8 +149,8 @@ def pieces(
 
     def read(some: list[RowGroups], start: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         with _readable(dataset, name):
-            found = read_parquet(some, shape, columns, rows, threads=False)
-            yield from numbered(put_together(found), start)
+            batches = read_parquet(some, shape, columns, rows, threads=False)
+            yield from numbered(put_together(batches), start)
 
     start = 0
     waiting: list[RowGroups] = []
@@ -182,113 +177,6 @@ def _readable(dataset: ds.Dataset, name: str) -> Iterator[None]:
 
 def _is_parquet(dataset: ds.Dataset) -> bool:
     return isinstance(getattr(dataset, "format", None), ds.ParquetFileFormat)
-
-
-def _folder_columns(
-    name: str, files: list[Path], options: ds.CsvFileFormat, taken: Sequence[str]
-) -> list[pa.Field]:
-    """The columns of CSV files that folders such as day=3 tell, but for those in the files."""
-    above = (part for file in files for part in file.relative_to(name).parts[:-1])
-    keys = dict.fromkeys(part.partition("=")[0] for part in above if "=" in part[1:])
-    new = [key for key in keys if key not in taken]
-    if not new:
-        return []
-    if len(new) < len(keys):
-        both = next(key for key in keys if key in taken)
-        raise InputError(f"{name}: column {both!r} is in the files and in the names of folders")
-    looked = ds.dataset(
-        [str(file) for file in files],
-        format=options,
-        partitioning=ds.partitioning(flavor="hive"),
-        partition_base_dir=name,
-    )
-    return [looked.schema.field(key) for key in new]
-
-
-def _csv(
-    files: list[Path], separator: str, fractions: Sequence[str]
-) -> tuple[pa.Schema, ds.CsvFileFormat]:
-    """Types come from the beginning, where fractions may still look like whole numbers."""
-    _check_header(files[0], separator)
-    parse = pa.csv.ParseOptions(delimiter=separator, newlines_in_values=True)
-    convert = pa.csv.ConvertOptions(null_values=[""], strings_can_be_null=True)
-    look = pa.csv.ReadOptions(block_size=SEEN_BYTES)
-    kinds: dict[str, pa.DataType] = {}
-    seen = 0
-    for file in files:
-        with pa.csv.open_csv(file, look, parse, convert) as reader:
-            for field in reader.schema:
-                if pa.types.is_binary(field.type):
-                    raise InputError(f"{file}: column {field.name!r} is not UTF-8 text")
-                kinds[field.name] = _either(kinds.get(field.name, pa.null()), field.type)
-        for name in _with_leading_zeros(file, [n for n in kinds if kinds[n] == pa.int64()], parse):
-            kinds[name] = pa.string()
-        seen += file.stat().st_size
-        if seen > SEEN_BYTES:
-            break
-    for name in fractions:
-        if name in kinds:
-            kinds[name] = _either(kinds[name], pa.float64())
-    schema = pa.schema(
-        [(name, pa.string() if pa.types.is_null(kind) else kind) for name, kind in kinds.items()]
-    )
-    convert.column_types = schema
-    options = ds.CsvFileFormat(parse_options=parse, convert_options=convert)
-    return schema, options
-
-
-def _with_leading_zeros(
-    file: Path, columns: list[str], parse: pa.csv.ParseOptions
-) -> Iterator[str]:
-    """Columns of codes, such as 00123, which are no numbers."""
-    options = pa.csv.ConvertOptions(
-        include_columns=columns,
-        include_missing_columns=True,
-        column_types=dict.fromkeys(columns, pa.string()),
-    )
-    look = pa.csv.ReadOptions(block_size=SEEN_BYTES)
-    if not columns:
-        return
-    with pa.csv.open_csv(file, look, parse, options) as reader:
-        for batch in islice(reader, 1):
-            for name in columns:
-                if pc.any(pc.match_substring_regex(batch.column(name), "^[+-]?0[0-9]")).as_py():
-                    yield name
-
-
-def _either(one: pa.DataType, two: pa.DataType) -> pa.DataType:
-    """A type for the values of both."""
-    if one == two or pa.types.is_null(two):
-        return one
-    if pa.types.is_null(one):
-        return two
-    numbers = {pa.int64(), pa.float64()}
-    return pa.float64() if {one, two} <= numbers else pa.string()
-
-
-def _check_header(file: Path, separator: str) -> None:
-    """The first line must have columns, each with a name of its own."""
-    with pa.input_stream(str(file)) as opened:  # unpacks .gz by the name
-        start = opened.read(65_536)
-    if not start.strip(b"\xef\xbb\xbf\r\n\t "):
-        raise InputError(f"{file}: is empty")
-    if b"\0" in start:
-        raise InputError(f"{file}: is neither Parquet nor a CSV file in UTF-8")
-    header = start.splitlines()[0].decode("utf-8-sig", errors="replace")
-    if separator not in header:
-        likely = [s for s in ",;\t|" if s in header]
-        hint = f"; perhaps input.separator: {json.dumps(likely[0])}" if likely else ""
-        raise InputError(
-            f"{file}: the first line has no {separator!r} between column names{hint}; "
-            f"it reads: {header[:100]}"
-        )
-    _refuse_repeated(file, next(csv.reader([header], delimiter=separator)))
-
-
-def _refuse_repeated(file: Path, names: Sequence[str]) -> None:
-    repeated = sorted(name for name, count in Counter(names).items() if count > 1)
-    if repeated:
-        raise InputError(f"{file}: columns named twice: {', '.join(map(repr, repeated))}")
 
 
 def _kind(file: Path) -> str:

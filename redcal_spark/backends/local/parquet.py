@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from redcal_spark.backends.delta_types import inside, is_text
 from redcal_spark.core.arrow import BATCH
 
 BATCH_BYTES = 2**25  # of a batch, about: rows may be wide
@@ -94,9 +95,9 @@ class RowGroups:
 def in_row_groups(dataset: ds.Dataset, shape: Shape) -> Iterator[RowGroups]:
     """The row groups of all files, in their order."""
     for fragment in dataset.get_fragments():
-        told, start = fragment.metadata, 0
-        for i in range(told.num_row_groups):
-            rows = told.row_group(i).num_rows
+        metadata, start = fragment.metadata, 0
+        for i in range(metadata.num_row_groups):
+            rows = metadata.row_group(i).num_rows
             yield RowGroups(fragment, (i,), start, shape.count(fragment, start, rows))
             start += rows
 
@@ -133,18 +134,8 @@ def read_parquet(
 def _check_texts(batch: pa.RecordBatch) -> None:
     """pyarrow takes the bytes of texts as they are; to show one that is no UTF-8 would fail."""
     for column in batch.columns:
-        if _has_text(column.type):
+        if any(map(is_text, inside(column.type))):
             column.validate(full=True)
-
-
-def _has_text(kind: pa.DataType) -> bool:
-    if pa.types.is_dictionary(kind):
-        return _has_text(kind.value_type)
-    if pa.types.is_nested(kind):
-        return any(_has_text(kind.field(i).type) for i in range(kind.num_fields))
-    return bool(
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    )
 
 
 def put_together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

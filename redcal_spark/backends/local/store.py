@@ -3,35 +3,31 @@
 from __future__ import annotations
 
 import os
-import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from deltalake import DeltaTable, write_deltalake
-from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.exceptions import CommitFailedError
 
 from redcal_spark.backends.delta_protocol import known_log, not_written, unwritable
 from redcal_spark.backends.delta_types import as_stored, delta_schema, unstorable
-from redcal_spark.backends.inputs import JoinedTable, RunTable, Side
-from redcal_spark.backends.local.delta_read import DeltaRsTable, load_version, quoted
+from redcal_spark.backends.inputs import Side
+from redcal_spark.backends.local.delta_read import DeltaRsTable, load_version
 from redcal_spark.backends.local.delta_write import (
     Remembering,
-    again,
     check_partitions,
-    made_whole,
     merge_rows,
-    once,
     properties,
     put_new,
 )
 from redcal_spark.backends.local.errors import is_delta, is_panic, odd_signs, unreadable
 from redcal_spark.backends.local.files import FileTable, first_line, open_files
-from redcal_spark.backends.local.folders import make_folder, remove_empty
+from redcal_spark.backends.local.join import JoinedTable
+from redcal_spark.backends.local.small_tables import LocalSmallTables, for_writing, table_at
 from redcal_spark.backends.names import elsewhere, problem_of_target
-from redcal_spark.backends.store import RECENT, Commit, Mode, Table, rows_of, writer_of
+from redcal_spark.backends.store import Commit, Mode, Table, rows_of, version_just_written
 from redcal_spark.backends.target import (
     RUN_ID,
     Existing,
@@ -40,17 +36,15 @@ from redcal_spark.backends.target import (
     is_append_only,
     short_partitions,
 )
+from redcal_spark.backends.views import OfRun
 from redcal_spark.config.folder import looked_for
 from redcal_spark.errors import ConflictError, InputError, RedcalError, RunError, UsageError
 
 
-class DeltaRsStore:
+class DeltaRsStore(LocalSmallTables):
     """Tables are paths here. Catalog names need Spark."""
 
     name = "local"
-
-    def __init__(self) -> None:
-        self._made: dict[str, list[Path]] = {}  # folders made for tables, innermost first
 
     def open(
         self,
@@ -105,7 +99,6 @@ class DeltaRsStore:
         return None if why is None else f"{key}: {not_written(name, why)}"
 
     def check_schema(self, schema: pa.Schema) -> list[str]:
-        """Why rows of this schema could not be written."""
         return unstorable(schema)
 
     def write(
@@ -130,7 +123,7 @@ class DeltaRsStore:
         return self._put(name, schema, batches, put, commit)
 
     def existing(self, name: str) -> Existing | None:
-        table = _table(name)
+        table = table_at(name)
         if table is None:
             return None
         said = table.metadata()
@@ -154,6 +147,10 @@ class DeltaRsStore:
     def put(
         self, target: Target, schema: pa.Schema, batches: Iterable[pa.RecordBatch], commit: Commit
     ) -> int:
+        """Put rows into their table as the target says, whole or not at all; returns the version.
+
+        Ids to merge on must be unique and not null.
+        """
         if target.mode == "append":
             batches = (_with_run(batch, commit.run_id) for batch in batches)
         if target.partition_by:
@@ -193,7 +190,7 @@ class DeltaRsStore:
         rows = pa.RecordBatchReader.from_batches(stored, source)
         try:
             if is_delta(name):
-                _for_writing(name)
+                for_writing(name)
                 put(name, rows)
             else:
                 put_new(Path(name), rows, put, commit)
@@ -208,141 +205,19 @@ class DeltaRsStore:
             if (isinstance(err, Exception) or is_panic(err)) and not ours:
                 raise RunError(f"{name}: could not be written: {first_line(err)}") from err
             raise
-        return self._version_of(name, commit)
+        return version_just_written(self, name, commit)
 
     def written(
         self, name: str, commit: Commit, among: int | None = None
     ) -> tuple[int, int] | None:
-        table = _table(name)
+        table = table_at(name)
         for entry in () if table is None else table.history(among):
             if commit.wrote(entry.get("userMetadata")):
                 return int(entry["version"]), rows_of(entry.get("operationMetrics"))
         return None
 
-    def of_run(self, table: Table, run_id: str) -> RunTable:
-        return RunTable(table, RUN_ID, run_id)
-
-    def _version_of(self, name: str, commit: Commit) -> int:
-        done = self.written(name, commit, RECENT)
-        if done is None:
-            raise RunError(f"{name}: the version just written is not in its history")
-        return done[0]
-
-    def merge(
-        self,
-        name: str,
-        rows: pa.Table,
-        same: Mapping[str, str],
-        commit: Commit,
-        *,
-        insert: bool = True,
-        update: bool = True,
-    ) -> None:
-        if not insert and not self.exists(name):
-            return
-        made = make_folder(Path(name))
-
-        def merge() -> None:
-            if not self.exists(name) and made_whole(Path(name), rows, commit):
-                self._made[name] = made
-                return
-            table = _for_writing(name)
-            old = {field.name for field in table.schema().fields}
-            merging = table.merge(
-                rows,
-                merge_schema=not {*rows.column_names} <= old,  # a ledger of an earlier release
-                predicate=" and ".join(f"target.{t} = source.{s}" for t, s in same.items()),
-                source_alias="source",
-                target_alias="target",
-                commit_properties=once(commit),
-            )
-            if update:
-                merging = merging.when_matched_update_all()
-            if insert:
-                merging = merging.when_not_matched_insert_all()
-            merging.execute()
-
-        try:
-            again(name, merge)
-        except RunError:
-            remove_empty(made)
-            raise
-
-    def delete(self, name: str, key: str, values: Sequence[str], commit: Commit) -> int:
-        if not values or not self.exists(name):
-            return 0
-        listed = ", ".join("'" + value.replace("'", "''") + "'" for value in values)
-        condition = f"{quoted(key)} in ({listed})"
-        wanted = pa.array(values, pa.string())
-
-        def delete() -> int:
-            table = _for_writing(name)
-            there = (batch[key] for batch in DeltaRsTable(name, table).batches([key]))
-            count = sum(int(pc.is_in(part, wanted).true_count) for part in there)
-            if count:
-                table.delete(condition, commit_properties=once(commit))
-            return count
-
-        return again(name, delete)
-
-    def compact(self, name: str, commit: Commit) -> tuple[int, int]:
-        if not self.exists(name):
-            return 0, 0
-
-        def compact() -> tuple[int, int]:
-            table = _for_writing(name)
-            before = len(table.file_uris())
-            table.optimize.compact(commit_properties=once(commit))
-            return before, len(DeltaTable(name).file_uris())
-
-        return again(name, compact)
-
-    def exists(self, name: str) -> bool:
-        return is_delta(name)
-
-    def drop(self, name: str) -> None:
-        shutil.rmtree(name, ignore_errors=True)
-        remove_empty(self._made.pop(name, []))
-
-    def read(self, name: str, equal: Mapping[str, str] | None = None) -> pa.Table | None:
-        table = _table(name)
-        if table is None:
-            return None
-        try:
-            opened = DeltaRsTable(name, table)
-            found = pa.Table.from_batches(opened.batches(), opened.schema)
-        except InputError as err:
-            raise RunError(str(err)) from err
-        for column, value in (equal or {}).items():
-            if column not in found.column_names:
-                has = ", ".join(found.column_names)
-                raise RunError(f"{name}: is another kind of table: no column {column!r}, but {has}")
-            found = found.filter(pc.equal(found[column], value))
-        return found
-
-    def last_writer(self, name: str) -> str | None:
-        if not is_delta(name):
-            return None
-        try:
-            return writer_of(DeltaTable(name).history(RECENT))
-        except (DeltaError, OSError):
-            return None
-
-
-def _table(name: str) -> DeltaTable | None:
-    if not is_delta(name):
-        return None
-    with unreadable(name, RunError, "cannot be read"), known_log(name):
-        return DeltaTable(name)
-
-
-def _for_writing(name: str) -> DeltaTable:
-    """A table that is about to be changed, unless it asks for more than delta-rs can do."""
-    table = DeltaTable(name)
-    why = unwritable(table)
-    if why is not None:
-        raise RunError(not_written(name, why))
-    return table
+    def of_run(self, table: Table, run_id: str) -> OfRun:
+        return OfRun(table, run_id)
 
 
 def _with_run(batch: pa.RecordBatch, run_id: str) -> pa.RecordBatch:

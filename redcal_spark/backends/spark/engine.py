@@ -5,7 +5,7 @@ Only DataFrames, `mapInArrow`, writes and reads: classic Spark, Spark Connect an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -17,12 +17,12 @@ from redcal_spark.backends.local.engine import LocalEngine
 from redcal_spark.backends.spark.stored_blocks import Keep, Stored
 from redcal_spark.backends.spark.tasks import blocks_of
 from redcal_spark.backends.threads import ordered
+from redcal_spark.core.additive import Array
 from redcal_spark.core.blocks import Block
 from redcal_spark.core.events import Disagreement
 from redcal_spark.core.fixed_point import Ints
 from redcal_spark.core.kernel import BlockScan, Rules, scan
 from redcal_spark.core.metrics import Totals
-from redcal_spark.core.packing import Array
 from redcal_spark.core.patches import Patch
 from redcal_spark.core.sums import GapSums, Residuals, Sums
 
@@ -46,7 +46,9 @@ class SparkEngine:
         self._row_bytes = row_bytes
         self._budget = driver_budget
         self._threads = threads
-        self._local: LocalEngine | None = None
+        self._local: LocalEngine | None = (
+            None  # of all that is left, once it fits: between two rounds of ReDCal
+        )
         self._event: LocalEngine | None = None  # of the rows of one event, while it is frozen
 
     def disagreements(self) -> Sequence[Ints]:
@@ -62,45 +64,43 @@ class SparkEngine:
         counts = _event_counts(self._stored.ask("events"), self._stored.rules)
         # A row may be in an event of several losses, so this is at least what is active.
         if self._fits(sum(int(c.sum()) for c in counts)):
-            blocks = self._collect("active")
-            scans = scans_of(blocks, self._stored.rules, self._threads)
-            self._local = LocalEngine(scans, self.rows, self._stored.rules, self._threads)
+            self._local = self._at_the_driver("active")
         return counts
 
     def freeze(self, event: Disagreement | None) -> Region:
         if self._local is not None:
             return self._local.freeze(event)
         if event is None:
-            return _Everywhere(self)
+            return _Everywhere(self._stored, self._closed)
         assert self._counts is not None
         rows = int(self._counts[event.loss][event.a1, event.a2])
         return self._region(event, rows)
 
     def _region(self, keep: Keep, rows: int, round: int | None = None) -> Region:
         if self._fits(rows):
-            return _HandedOver(self, self._collect(keep))
+            self._event = self._at_the_driver(keep)
+            return _HandedOver(self._event.freeze(None), self._closed)
         scratch = self._stored.scratch
         with scratch.counters.timed("event") as made:
             made.rows, made.bytes = rows, rows * self._row_bytes
             frame = scratch.write(self._stored.kept(keep))
         scratch.counters.scratch_bytes += made.bytes
-        return _Frozen(self, Stored(scratch, frame, self._stored.rules, round), frame)
+        return _Frozen(Stored(scratch, frame, self._stored.rules, round), self._closed, frame)
 
     def _fits(self, rows: int) -> bool:
         return rows * self._row_bytes <= self._budget
 
-    def _collect(self, keep: Keep) -> list[Block]:
-        scratch = self._stored.scratch
+    def _at_the_driver(self, keep: Keep) -> LocalEngine:
+        scratch, rules = self._stored.scratch, self._stored.rules
         with scratch.counters.timed("collect") as made:
-            found = scratch.collected(self._stored.kept(keep))
-            blocks = blocks_of([data for kind, data in found if kind == "fit"])
+            cells = scratch.collected(self._stored.kept(keep))
+            blocks = blocks_of([data for kind, data in cells if kind == "fit"])
             made.rows = sum(block.rows for block in blocks)
             made.bytes = sum(block.nbytes for block in blocks)
-        return blocks
+        scans = scans_of(blocks, rules, self._threads)
+        return LocalEngine(scans, self.rows, rules, self._threads)
 
     def replay(self, log: Sequence[Patch]) -> Region | None:
-        if self._local is not None:
-            return self._local.replay(log)
         self._stored.pending += log
         self._counts = None
         if not log or log[-1].kind == "score" or log[-1].round is None:
@@ -109,21 +109,14 @@ class SparkEngine:
         return self._region("frozen", first.rows, log[-1].round)
 
     def gaps(self) -> GapSums:
-        if self._local is not None:
-            return self._local.gaps()
         if self._stored.rewrite_pays:
             self._stored.rewrite("all")
-        found = self._stored.ask("gaps")
-        scores = found["scores_1"], found["scores_2"]
-        return GapSums(found["rows"], found["labels"], scores)
+        return GapSums.from_arrays(self._stored.ask("gaps"))
 
     def patch(self, patch: Patch) -> None:
-        if self._local is not None:
-            self._local.patch(patch)
-        else:
-            self._stored.pending.append(patch)
+        self._stored.pending.append(patch)
 
-    def round_closed(self, patches: Sequence[Patch]) -> None:
+    def _closed(self, patches: Sequence[Patch]) -> None:
         """The rows of a region join the others: its patches are replayed on them from now on."""
         self._stored.pending += patches
         self._counts = None
@@ -138,84 +131,68 @@ class SparkEngine:
 
 
 class _Everywhere:
-    """All rows, where they are."""
+    """All rows, where they are. closed: takes patches that the stored rows do not have yet."""
 
-    def __init__(self, engine: SparkEngine):
-        self._engine = engine
-        self._stored = engine._stored
+    def __init__(self, stored: Stored, closed: Callable[[Sequence[Patch]], None]):
+        self._stored = stored
+        self._closed = closed
 
     def sums(self) -> Sums:
-        return _sums(self._stored.ask("sums"))
+        return Sums.from_arrays(self._stored.ask("sums"), "sum_")
 
     def residuals(self, model: int) -> Residuals:
         if self._stored.rewrite_pays:
             self._stored.rewrite("all")
-        return _residuals(self._stored.ask("residuals", model))
+        return Residuals.from_arrays(self._stored.ask("residuals", model))
 
     def patch(self, patch: Patch) -> None:
         self._stored.pending.append(patch)
 
     def close(self) -> None:
-        self._engine.round_closed([])
+        self._closed([])
 
 
 class _Frozen(_Everywhere):
     """The rows of an event, as blocks of their own."""
 
-    def __init__(self, engine: SparkEngine, stored: Stored, written: DataFrame):
-        super().__init__(engine)
-        self._stored = stored
+    def __init__(
+        self, stored: Stored, closed: Callable[[Sequence[Patch]], None], written: DataFrame
+    ):
+        super().__init__(stored, closed)
         self._patches: list[Patch] = []
         self._written = written
 
     def sums(self) -> Sums:
-        return _sums(self._stored.statistics(self._written, Pass("event")))
+        return Sums.from_arrays(self._stored.statistics(self._written, Pass("event")), "sum_")
 
     def patch(self, patch: Patch) -> None:
         super().patch(patch)
         self._patches.append(patch)
 
     def close(self) -> None:
-        self._engine.round_closed(self._patches)
+        self._closed(self._patches)
 
 
 class _HandedOver:
     """The rows of an event at the driver; what is found there is replayed on the stored rows."""
 
-    def __init__(self, engine: SparkEngine, blocks: list[Block]):
-        self._engine = engine
+    def __init__(self, here: Region, closed: Callable[[Sequence[Patch]], None]):
+        self._closed = closed
         self._patches: list[Patch] = []
-        rules = engine._stored.rules
-        local = LocalEngine(scans_of(blocks, rules, 1), engine.rows, rules, engine._threads)
-        self._region = local.freeze(None)
-        engine._event = local
-
-    def sums(self) -> Sums:
-        return self._region.sums()
-
-    def residuals(self, model: int) -> Residuals:
-        return self._region.residuals(model)
+        self._here = here
+        self.sums, self.residuals = here.sums, here.residuals
 
     def patch(self, patch: Patch) -> None:
-        self._region.patch(patch)
+        self._here.patch(patch)
         self._patches.append(patch)
 
     def close(self) -> None:
-        self._engine.round_closed(self._patches)
+        self._closed(self._patches)
 
 
-def _event_counts(found: dict[str, Array], rules: Rules) -> list[Ints]:
+def _event_counts(counts: dict[str, Array], rules: Rules) -> list[Ints]:
     none = [np.zeros((x.n_actions, x.n_actions), np.int64) for x in rules.losses.losses]
-    return [found.get(f"events.{i}", zero) for i, zero in enumerate(none)]
-
-
-def _sums(found: dict[str, Array]) -> Sums:
-    scores = found["sum_scores_1"], found["sum_scores_2"]
-    return Sums(int(found["sum_rows"][0]), found["sum_labels"], scores)
-
-
-def _residuals(found: dict[str, Array]) -> Residuals:
-    return Residuals(found["counts"], found["labels"], found["scores"])
+    return [counts.get(f"events.{i}", zero) for i, zero in enumerate(none)]
 
 
 def scans_of(blocks: Sequence[Block], rules: Rules, threads: int | None) -> list[BlockScan]:

@@ -24,7 +24,7 @@ def is_sparks(err: Exception) -> bool:
     return isinstance(err, PySparkException) or type(err).__module__.startswith("py4j.")
 
 
-def told(err: Exception) -> str:
+def message_of(err: Exception) -> str:
     """What Spark says, without its stack, and the cause: what a worker or a disk said."""
     lines = [line for line in str(err).splitlines() if line.strip()]  # Connect begins with none
     first, *more = lines or [type(err).__name__]
@@ -46,8 +46,8 @@ def workers_in_words() -> Iterator[None]:
     try:
         yield
     except Exception as err:
-        if is_sparks(err) and (found := of_worker(err)) is not None:
-            raise found from err
+        if is_sparks(err) and (cause := of_worker(err)) is not None:
+            raise cause from err
         raise
 
 
@@ -66,8 +66,8 @@ def over_scratch(place: str, run: str, *, from_input: bool = False) -> Iterator[
         if DAMAGED in str(err):
             raise ScratchError(f"{place}: {DAMAGED}") from err
         if run in str(err) and any(word in str(err) for word in UNREADABLE):
-            raise ScratchError(f"{place}: blocks cannot be read: {told(err)}") from err
+            raise ScratchError(f"{place}: blocks cannot be read: {message_of(err)}") from err
         worker = None if of_a_disk(err) else of_worker(err)
         kind = RunError if worker is None else type(worker)
-        why = told(err) if worker is None else str(worker)
+        why = message_of(err) if worker is None else str(worker)
         raise kind(f"{setting('scratch')}: a job over blocks in {place} failed: {why}") from err

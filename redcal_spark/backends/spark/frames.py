@@ -1,4 +1,4 @@
-"""Spark DataFrames in and out: schemas, fitting and applying."""
+"""Spark DataFrames: their schemas, and what a pair makes of them."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ from pyspark.sql.functions import col
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from pyspark.sql.types import DataType, StringType, StructField, StructType, UserDefinedType
 
-from redcal_spark.backends.spark.scan import DRIVER_BUDGET, SparkScan, nameless
-from redcal_spark.backends.spark.scratch import Scratch
+from redcal_spark.backends.names import quoted
 from redcal_spark.backends.spark.ship import ship_package
 from redcal_spark.backends.spark.tasks import DDL, ApplyTask, ProblemsTask, dense_batch
+from redcal_spark.core.arrow import empty_batch
 from redcal_spark.core.columns import Columns, Layout, plan
 from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.output_columns import OutputNames
 from redcal_spark.core.reading import BadRows
 from redcal_spark.core.roles import UNKNOWN, Roles
-from redcal_spark.core.scan import Scanner
 from redcal_spark.errors import InputError
 
 # PySpark 4.2 must be told the time zone of timestamps; earlier releases take UTC unasked.
@@ -67,10 +66,6 @@ def vectors(frame: DataFrame) -> tuple[str, ...]:
     return tuple(field.name for field in frame.schema.fields if is_vector(field.dataType))
 
 
-def spark_schema(schema: pa.Schema) -> StructType:
-    return StructType([StructField(f.name, from_arrow_type(f.type), True) for f in schema])
-
-
 def layout_of(
     frame: DataFrame,
     columns: Columns,
@@ -96,29 +91,14 @@ def table_of(frame: DataFrame, names: Sequence[str]) -> pa.Table:
     """Some columns at the driver. Missing ones are left to `plan` to name."""
     arrow_schema(frame, names)
     here = [name for name in frame.columns if name in names]
-    table = frame.select(*[column(name) for name in here]).toArrow()
+    table = frame.select(*map(quoted, here)).toArrow()
     dense = [dense_batch(batch, vectors(frame)) for batch in table.to_batches()]
     return pa.Table.from_batches(dense) if dense else table
 
 
-def column(name: str) -> str:
-    """A column by its whole name, dots and all."""
-    return "`" + name.replace("`", "``") + "`"
-
-
-def scan_frame(
-    frame: DataFrame,
-    scanner: Scanner,
-    scratch: Scratch,
-    driver_budget: int = DRIVER_BUDGET,
-    threads: int | None = None,
-) -> SparkScan:
-    """The one scan, over the columns it needs."""
-    wanted = scanner.layout.columns.names(label=True)
-    if scanner.split is not None and scanner.split.column not in wanted:
-        wanted.append(scanner.split.column)
-    chosen = frame.select(*[column(name) for name in wanted])
-    return SparkScan(chosen, scanner, vectors(chosen), scratch, driver_budget, threads)
+def nameless(frame: DataFrame) -> DataFrame:
+    """The columns by number: `mapInArrow` takes a dot in a name for a field of a struct."""
+    return frame.toDF(*[f"c{number}" for number in range(len(frame.columns))])
 
 
 def apply_to_frame(
@@ -133,8 +113,7 @@ def apply_to_frame(
     fitted.check_layout(layout)
     schema = arrow_schema(frame)
     names.check(schema.names, skip, "the data")
-    nothing = pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
-    new = fitted.apply_batch(nothing, layout, names, skip=skip).schema
+    new = fitted.apply_batch(empty_batch(schema), layout, names, skip=skip).schema
     added = [
         StructField(field.name, from_arrow_type(field.type), True)
         for field in list(new)[len(schema) :]
@@ -143,19 +122,19 @@ def apply_to_frame(
     log, columns = tuple(fitted.log), tuple(frame.columns)
     task = ApplyTask(layout, fitted.rules, log, columns, names, skip, vectors(frame), roles)
     fields = [*frame.schema.fields, *added]
-    found = nameless(frame).mapInArrow(task, StructType(fields))
-    return plain_text(found, fields)
+    rows = nameless(frame).mapInArrow(task, StructType(fields))
+    return plain_text(rows, fields)
 
 
 def problems_of(frame: DataFrame, layout: Layout) -> BadRows:
     """All rows that cannot be used: one job."""
     ship_package(frame.sparkSession)
     names = layout.columns.names(label=False)
-    chosen = frame.select(*[column(name) for name in names])
+    chosen = frame.select(*map(quoted, names))
     task = ProblemsTask(layout, tuple(names), vectors(chosen))
-    found = nameless(chosen).mapInArrow(task, DDL).select("data").toArrow()
+    counts = nameless(chosen).mapInArrow(task, DDL).select("data").toArrow()
     problems = BadRows()
-    for cell in found.column("data"):
+    for cell in counts.column("data"):
         problems.merge(BadRows.from_json(json.loads(cell.as_py())))
     return problems
 
@@ -166,7 +145,7 @@ def plain_text(frame: DataFrame, fields: Sequence[StructField]) -> DataFrame:
     if "connect" not in type(frame).__module__:
         return frame
     texts = {f.name for f in fields if isinstance(f.dataType, StringType)}
-    chosen = [(f.name, col(column(f.name))) for f in fields]
+    chosen = [(f.name, col(quoted(f.name))) for f in fields]
     return frame.select(
         *(c.cast("string").alias(name) if name in texts else c for name, c in chosen)
     )

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.functions import col
 
 from redcal_spark.backends.inputs import Side, check_join, in_words, null_ids
-from redcal_spark.backends.spark.frames import column
+from redcal_spark.backends.names import quoted
 from redcal_spark.core.reading import EXAMPLES
 from redcal_spark.errors import InputError, JoinWarning
 
@@ -22,42 +22,42 @@ def join_frames(
     """The joined frame. Ids must be unique and on every side; `inner` leaves the others out."""
     check_join(main, sides, id)
     rows: DataFrame = main.frame
-    ids = rows.select(col(column(id)).alias("id"))
-    told, left_out = _own(ids, main.name)
+    ids = rows.select(col(quoted(id)).alias("id"))
+    problems, left_out = _own(ids, main.name)
     for side in sides:
-        theirs = _frame(side).select(col(column(side.id)).alias("id"))
-        found, bad = _own(theirs, side.table.name)
-        told += found
+        theirs = _frame(side).select(col(quoted(side.id)).alias("id"))
+        more, bad = _own(theirs, side.table.name)
+        problems += more
         for one, two, where in (
             (ids, theirs, f"in {main.name} but not in {side.table.name}"),
             (theirs, ids, f"in {side.table.name} but not in {main.name}"),
         ):
             missing = one.where("id is not null").distinct().join(two.distinct(), "id", "left_anti")
-            told += _tell(where, missing)
+            problems += _tell(where, missing)
         left_out = left_out.union(bad)
-    if told and policy == "error":
+    if problems and policy == "error":
         advice = "(input.join: inner leaves such ids out)"
-        raise InputError("\n  ".join(["the tables cannot be joined:", *told, advice]))
+        raise InputError("\n  ".join(["the tables cannot be joined:", *problems, advice]))
     joined = reduce(lambda frame, side: _beside(frame, side, id), sides, rows)
-    if told:
+    if problems:
         bad_ids = left_out.distinct().withColumnRenamed("id", "_redcal_left_out")
         joined = joined.join(
-            bad_ids, joined[column(id)] == bad_ids["_redcal_left_out"], "left_anti"
+            bad_ids, joined[quoted(id)] == bad_ids["_redcal_left_out"], "left_anti"
         )
         before, after = rows.count(), joined.count()
         if not after:
-            raise InputError("\n  ".join(["the join leaves no rows:", *told]))
+            raise InputError("\n  ".join(["the join leaves no rows:", *problems]))
         left = f"the join leaves out {before - after:,} of {before:,} rows"
-        warnings.warn("; ".join([left, *told]), JoinWarning, stacklevel=4)
+        warnings.warn("; ".join([left, *problems]), JoinWarning, stacklevel=4)
     return joined
 
 
 def _beside(frame: DataFrame, side: Side, id: str) -> DataFrame:
     scores = [
-        col(column(c)).alias(n) for c, n in zip(side.given.columns, side.new_names, strict=True)
+        col(quoted(c)).alias(n) for c, n in zip(side.given.columns, side.new_names, strict=True)
     ]
-    other = side.table.frame.select(col(column(side.id)).alias("_redcal_id"), *scores)  # type: ignore[attr-defined]
-    return frame.join(other, frame[column(id)] == other["_redcal_id"]).drop("_redcal_id")
+    other = side.table.frame.select(col(quoted(side.id)).alias("_redcal_id"), *scores)  # type: ignore[attr-defined]
+    return frame.join(other, frame[quoted(id)] == other["_redcal_id"]).drop("_redcal_id")
 
 
 def _frame(side: Side) -> DataFrame:
@@ -68,9 +68,9 @@ def _frame(side: Side) -> DataFrame:
 
 def _own(ids: DataFrame, name: str) -> tuple[list[str], DataFrame]:
     """What is wrong with the ids of one table, in words, and those that occur more than once."""
-    told = null_ids(ids.where("id is null").count(), name)
+    problems = null_ids(ids.where("id is null").count(), name)
     repeated = ids.where("id is not null").groupBy("id").count().where("count > 1").select("id")
-    return told + _tell(f"more than once in {name}", repeated), repeated
+    return problems + _tell(f"more than once in {name}", repeated), repeated
 
 
 def _tell(what: str, ids: DataFrame) -> list[str]:
@@ -81,4 +81,4 @@ def _tell(what: str, ids: DataFrame) -> list[str]:
 
 def id_problems(frame: DataFrame, id: str, name: str) -> list[str]:
     """For `check --ids`: what is wrong with the ids of a table, in words."""
-    return _own(frame.select(col(column(id)).alias("id")), name)[0]
+    return _own(frame.select(col(quoted(id)).alias("id")), name)[0]

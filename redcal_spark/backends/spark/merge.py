@@ -9,10 +9,10 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import expr
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+from pyspark.sql.types import MapType, StructType
 
-from redcal_spark.backends.spark.frames import column
-from redcal_spark.backends.spark.tables import Place
+from redcal_spark.backends.names import Place, quoted
+from redcal_spark.backends.spark.tables import inside
 from redcal_spark.backends.store import Commit
 from redcal_spark.backends.target import Target
 
@@ -29,7 +29,7 @@ def merge_rows(
     the id of a source row, whether the row is updated or not.
     """
     assert target.id is not None
-    id = column(target.id)
+    id = quoted(target.id)
     same = " and ".join([f"source.{id} = old.{id}", *_same(frame.schema, old.columns, target.id)])
     changed = frame.alias("source").join(old.alias("old"), expr(same), "left_anti")
     merge = changed.alias("source").mergeInto(
@@ -45,12 +45,13 @@ def merge_rows(
 def _same(new: StructType, there: Sequence[str], id: str) -> Iterator[str]:
     """Conditions that a new row says nothing new. Nulls are equal to nulls."""
     for field in new.fields:
-        ours, theirs = f"source.{column(field.name)}", f"old.{column(field.name)}"
+        ours, theirs = f"source.{quoted(field.name)}", f"old.{quoted(field.name)}"
         if field.name == id:
             continue
         if field.name not in there:  # the table is about to get it, empty
             yield f"{ours} is null"
-        elif _has_map(field.dataType):  # Spark compares no maps
+        elif any(isinstance(kind, MapType) for kind in inside(field.dataType)):
+            # Spark compares no maps
             yield f"to_json(struct({ours})) <=> to_json(struct({theirs}))"
         else:
             yield f"{ours} <=> {theirs}"
@@ -59,15 +60,7 @@ def _same(new: StructType, there: Sequence[str], id: str) -> Iterator[str]:
 def cluster(spark: SparkSession, place: Place, by: Sequence[str], commit: Commit) -> None:
     """Cluster a table: writers of frames cannot, and what they overwrite is clustered no more."""
     with saying(spark, commit):
-        spark.sql(f"ALTER TABLE {place.sql} CLUSTER BY ({', '.join(map(column, by))})")
-
-
-def _has_map(kind: DataType) -> bool:
-    if isinstance(kind, StructType):
-        return any(_has_map(field.dataType) for field in kind.fields)
-    if isinstance(kind, ArrayType):
-        return _has_map(kind.elementType)
-    return isinstance(kind, MapType)
+        spark.sql(f"ALTER TABLE {place.sql} CLUSTER BY ({', '.join(map(quoted, by))})")
 
 
 def saying(spark: SparkSession, commit: Commit) -> AbstractContextManager[None]:

@@ -12,9 +12,10 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql.functions import col, count, expr, lit, rank, when
 from pyspark.sql.functions import sum as sum_
 
-from redcal_spark.backends.spark.frames import apply_to_frame, column
+from redcal_spark.backends.names import quoted
+from redcal_spark.backends.spark.frames import apply_to_frame
 from redcal_spark.backends.spark.merge import USER_METADATA, settings
-from redcal_spark.backends.spark.tables import retried
+from redcal_spark.backends.spark.tables import again
 from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.output_columns import OutputNames
 from redcal_spark.errors import InputError
@@ -53,40 +54,40 @@ class MergeBatch:
         rows = apply_to_frame(kept, self.pair, self.names, self.skip)
         source = rows.withColumn(DELETED, lit(False))
         if self.feed:
-            gone = latest.where(DELETED).select(column(self.id), lit(True).alias(DELETED))
+            gone = latest.where(DELETED).select(quoted(self.id), lit(True).alias(DELETED))
             source = source.unionByName(gone.distinct(), allowMissingColumns=True)
         self.merge(source, rows.columns, batch)
 
     def _check(self, latest: DataFrame) -> bool:
         """Whether there are rows at all. Their ids must tell them apart."""
         ids = (
-            latest.select(col(column(self.id)).alias("id"), when(~col(DELETED), 1).alias("row"))
+            latest.select(col(quoted(self.id)).alias("id"), when(~col(DELETED), 1).alias("row"))
             .groupBy("id")
             .agg(count(lit(1)).alias("changes"), count("row").alias("rows"))
         )
         null, twice = col("id").isNull(), col("id").isNotNull() & (col("rows") > 1)
-        told = ids.agg(
+        counts = ids.agg(
             sum_("changes").alias("changes"),
             sum_(when(null, col("changes"))).alias("nulls"),
             count(when(twice, 1)).alias("twice"),
         ).first()
-        assert told is not None
-        if told["nulls"] or told["twice"]:
+        assert counts is not None
+        if counts["nulls"] or counts["twice"]:
             shown = ids.where(twice).orderBy("id").limit(EXAMPLES).collect()
-            raise InputError("\n  ".join(_in_words(told, [row[0] for row in shown])))
-        return bool(told["changes"])
+            raise InputError("\n  ".join(_in_words(counts, [row[0] for row in shown])))
+        return bool(counts["changes"])
 
     def merge(self, source: DataFrame, names: list[str], batch: int) -> None:
-        equal = f"source.{column(self.id)} = {self.in_merge}.{column(self.id)}"
-        values: dict[str, Column] = {column(name): col(f"source.{column(name)}") for name in names}
+        equal = f"source.{quoted(self.id)} = {self.in_merge}.{quoted(self.id)}"
+        values: dict[str, Column] = {quoted(name): col(f"source.{quoted(name)}") for name in names}
         deleted = col(f"source.{DELETED}")
 
         def merge() -> None:
-            found: Any = source.alias("source").mergeInto(self.sql, expr(equal))
+            merging: Any = source.alias("source").mergeInto(self.sql, expr(equal))
             if self.feed:
-                found = found.whenMatched(deleted).delete()
-            found = found.whenMatched(~deleted).update(values)
-            found.whenNotMatched(~deleted).insert(values).merge()
+                merging = merging.whenMatched(deleted).delete()
+            merging = merging.whenMatched(~deleted).update(values)
+            merging.whenNotMatched(~deleted).insert(values).merge()
 
         said = {
             USER_METADATA: self.user_metadata,
@@ -95,7 +96,7 @@ class MergeBatch:
         }
         # of the batch's own session, which no one else uses
         with settings(source.sparkSession, said):
-            retried(merge)
+            again(merge)
 
 
 def last_changes(frame: DataFrame, id: str) -> DataFrame:
@@ -105,15 +106,17 @@ def last_changes(frame: DataFrame, id: str) -> DataFrame:
     update, unless it changed the id itself: then nothing comes after what was there before.
     """
     gone = col(CHANGE).isin("delete", "update_preimage")
-    newest_first = Window.partitionBy(column(id)).orderBy(col(VERSION).desc(), gone)
+    newest_first = Window.partitionBy(quoted(id)).orderBy(col(VERSION).desc(), gone)
     ranked = frame.withColumn(DELETED, gone).withColumn("_redcal_rank", rank().over(newest_first))
     return ranked.where("_redcal_rank = 1").drop("_redcal_rank", CHANGE, VERSION, TIME)
 
 
-def _in_words(told: Any, shown: list[Any]) -> list[str]:
+def _in_words(counts: Any, shown: list[Any]) -> list[str]:
     lines = ["the data: output.mode: merge needs an id on every row, and no id twice in a batch:"]
-    if told["nulls"]:
-        lines.append(f"{told['nulls']:,} rows without an id")
-    if told["twice"]:
-        lines.append(f"{told['twice']:,} ids more than once, such as {', '.join(map(str, shown))}")
+    if counts["nulls"]:
+        lines.append(f"{counts['nulls']:,} rows without an id")
+    if counts["twice"]:
+        lines.append(
+            f"{counts['twice']:,} ids more than once, such as {', '.join(map(str, shown))}"
+        )
     return [*lines, "fix them, or start again with output.mode: append and another output.table"]

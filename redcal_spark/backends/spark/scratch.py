@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import re
+import secrets
+import shutil
+import socket
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +19,15 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from redcal_spark.backends.counters import Counters
+from redcal_spark.backends.names import ADDRESS, quoted
+from redcal_spark.backends.processes import start_of
 from redcal_spark.backends.spark.errors import over_scratch
-from redcal_spark.backends.spark.scratch_folders import (
-    PREFIX,
-    absolute,
-    is_leftover,
-    is_path,
-    remove_folder,
-    run_name,
-)
 from redcal_spark.backends.spark.tasks import DDL
 from redcal_spark.errors import UsageError
 from redcal_spark.settings import setting
+
+PREFIX = "redcal_scratch"
+LEASE = timedelta(hours=48)  # older scratch of another host is nobody's
 
 
 class Scratch:
@@ -54,8 +58,8 @@ class Scratch:
             if is_path(place):
                 writer.mode("overwrite").parquet(place)
                 return self.spark.read.schema(DDL).parquet(place)
-            writer.mode("overwrite").format("parquet").saveAsTable(quoted(place))
-            return self.spark.read.table(quoted(place))
+            writer.mode("overwrite").format("parquet").saveAsTable(_in_sql(place))
+            return self.spark.read.table(_in_sql(place))
 
     def collected(self, frame: DataFrame) -> Iterator[tuple[str, Any]]:
         """Rows of (kind, data) at the driver."""
@@ -91,7 +95,7 @@ class Scratch:
             self._remove_path(f"{self.place}/{self.name}", made)
         else:
             for table in made:
-                self.spark.sql(f"DROP TABLE IF EXISTS {quoted(table)}")
+                self.spark.sql(f"DROP TABLE IF EXISTS {_in_sql(table)}")
 
     def _remove_path(self, folder: str, parts: Sequence[str]) -> None:
         if remove_folder(folder):
@@ -111,20 +115,20 @@ class Scratch:
                 remove_folder(str(folder))
             return [folder.name for folder in dead]
         try:
-            listed = f"SHOW TABLES IN {quoted(self.place)} LIKE '{PREFIX}*'"
-            found = self.spark.sql(listed).collect()
+            listed = f"SHOW TABLES IN {_in_sql(self.place)} LIKE '{PREFIX}*'"
+            tables = self.spark.sql(listed).collect()
         except AnalysisException as err:
             raise UsageError(f"{setting('scratch')}: no schema {self.place}") from err
-        names = [row["tableName"] for row in found]
+        names = [row["tableName"] for row in tables]
         dead_tables = [n for n in names if is_leftover(n.rsplit("_", 1)[0])]
         for name in dead_tables:
-            self.spark.sql(f"DROP TABLE IF EXISTS {quoted(f'{self.place}.{name}')}")
+            self.spark.sql(f"DROP TABLE IF EXISTS {_in_sql(f'{self.place}.{name}')}")
         return dead_tables
 
 
-def quoted(name: str) -> str:
+def _in_sql(name: str) -> str:
     """A table's name for SQL, each part in backticks."""
-    return ".".join("`" + part.replace("`", "``") + "`" for part in name.split("."))
+    return ".".join(map(quoted, name.split(".")))
 
 
 def _local_place(spark: SparkSession) -> str | None:
@@ -136,3 +140,50 @@ def _local_place(spark: SparkSession) -> str | None:
     if str(master).startswith("local"):
         return str(Path(tempfile.gettempdir(), "redcal-scratch"))
     return None
+
+
+def run_name() -> str:
+    """A name that tells when, where and by whom scratch was made."""
+    now = datetime.now(UTC)
+    return f"{PREFIX}_{now:%Y%m%d%H%M%S}_{os.getpid()}_{secrets.token_hex(3)}_{_host()}"
+
+
+def _host() -> str:
+    """This machine, in signs that a table's name may have; catalogs turn capitals to small."""
+    return re.sub(r"\W", "_", socket.gethostname())[:32].lower()
+
+
+def is_leftover(name: str) -> bool:
+    """Whether the run that made this scratch is dead: its process is gone, or it is too old."""
+    match = re.fullmatch(rf"{PREFIX}_(\d{{14}})_(\d+)_[0-9a-f]{{6}}_(\w*)(/.*)?", name)
+    if match is None:
+        return False
+    made = datetime.strptime(match[1], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
+    if datetime.now(UTC) - made > LEASE:
+        return True
+    return match[3] == _host() and int(match[2]) != os.getpid() and start_of(int(match[2])) is None
+
+
+def is_path(place: str) -> bool:
+    """A path or URI, not the name of a catalog schema."""
+    return "/" in place or place.startswith(".")
+
+
+def absolute(place: str) -> str:
+    """Relative to the working folder: Spark's own is the one that its server was started in."""
+    return os.path.abspath(place) if is_path(place) and not ADDRESS.match(place) else place
+
+
+def remove_folder(path: str) -> bool:
+    """Remove a folder that this machine sees. False if it is elsewhere."""
+    local = Path(path.removeprefix("file://").removeprefix("file:"))
+    if "://" in path and not path.startswith("file:"):
+        return False
+    if not local.exists():
+        return False
+    for wait in (0.0, 0.1, 0.5):  # a task that lost a race may still be writing
+        time.sleep(wait)
+        shutil.rmtree(local, ignore_errors=True)
+        if not local.exists():
+            break
+    return True

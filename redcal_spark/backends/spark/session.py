@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from redcal_spark.backends.spark.errors import is_sparks, told
+from redcal_spark.backends.spark.errors import is_sparks, message_of
 from redcal_spark.errors import RunError, UsageError
 from redcal_spark.settings import setting
 
@@ -48,7 +48,7 @@ def get_session(**settings: str) -> SparkSession:
     except Exception as err:
         if not is_sparks(err):
             raise
-        raise RunError(f"Spark did not start: {told(err)}") from err
+        raise RunError(f"Spark did not start: {message_of(err)}") from err
 
 
 def was_submitted() -> bool:

@@ -6,56 +6,56 @@ quoted, values never pasted into SQL.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, DataFrameWriter, Row, SparkSession
-from pyspark.sql.functions import col, expr, lit
+from pyspark.sql import DataFrame, DataFrameWriter
+from pyspark.sql.functions import col, lit
 
 from redcal_spark.backends.delta_protocol import UnsupportedTable
 from redcal_spark.backends.delta_types import delta_schema, unstorable
 from redcal_spark.backends.inputs import Side
 from redcal_spark.backends.local.delta_read import DeltaRsTable
 from redcal_spark.backends.local.files import FileTable
-from redcal_spark.backends.local.folders import beside, missing_folders, remove_empty
+from redcal_spark.backends.local.folders import beside
 from redcal_spark.backends.local.store import DeltaRsStore
-from redcal_spark.backends.names import problem_of_target
-from redcal_spark.backends.spark.errors import is_sparks, told
-from redcal_spark.backends.spark.frames import arrow_schema, column
+from redcal_spark.backends.names import Place, problem_of_target, quoted
+from redcal_spark.backends.spark.errors import message_of
+from redcal_spark.backends.spark.frames import arrow_schema
 from redcal_spark.backends.spark.join import join_frames
-from redcal_spark.backends.spark.merge import cluster, merge_rows, saying
-from redcal_spark.backends.spark.scratch_folders import remove_folder
+from redcal_spark.backends.spark.merge import cluster, merge_rows
+from redcal_spark.backends.spark.small_tables import SparkSmallTables
 from redcal_spark.backends.spark.tables import (
-    Place,
     SparkTable,
+    again,
     check_collations,
     explained,
-    retried,
     spark_types,
     texts_for_fractions,
     unread,
     unwritten,
 )
 from redcal_spark.backends.spark.targets import check_names, check_numbered, is_mapped
-from redcal_spark.backends.store import RECENT, Commit, Mode, rows_of, version_at, writer_of
+from redcal_spark.backends.store import (
+    RECENT,
+    Commit,
+    Mode,
+    rows_of,
+    version_at,
+    version_just_written,
+)
 from redcal_spark.backends.target import RUN_ID, Existing, Target, check_rows, is_append_only
-from redcal_spark.errors import InputError, RunError
+from redcal_spark.errors import InputError
 
 
-class SparkStore:
+class SparkStore(SparkSmallTables):
     """Tables are paths that the workers see, or names in the catalog."""
 
     name = "spark"
-
-    def __init__(self, spark: SparkSession):
-        self.spark = spark
-        self._made: dict[str, list[Path]] = {}  # folders made for tables, innermost first
-        self._local = DeltaRsStore()  # for what can be seen of paths without reading tables
 
     def open(
         self,
@@ -68,8 +68,8 @@ class SparkStore:
         if place.is_here and not Path(name, "_delta_log").is_dir():
             return self._open_files(name, version, separator, fractions)
         table, why = self._seen(name, version) if place.is_here else (None, None)
-        found = self._pinned(name, place, version, why) if table is None else table.identity()
-        reader = self.spark.read.option("versionAsOf", str(found["version"]))
+        identity = self._pinned(name, place, version, why) if table is None else table.identity()
+        reader = self.spark.read.option("versionAsOf", str(identity["version"]))
 
         def frame() -> DataFrame:
             if place.is_path:
@@ -77,7 +77,7 @@ class SparkStore:
             return reader.table(place.sql)
 
         newest = partial(self._newest, name)
-        return SparkTable(name, frame, lambda: found, table, newest)
+        return SparkTable(name, frame, lambda: identity, table, newest)
 
     def _newest(self, name: str) -> int:
         return int(self.history(name, 1)[0]["version"])
@@ -124,7 +124,7 @@ class SparkStore:
                 .csv(files)
             )
             return rows.select(
-                *(col(column(f.name)).cast(f.dataType).alias(f.name) for f in kinds.fields)
+                *(col(quoted(f.name)).cast(f.dataType).alias(f.name) for f in kinds.fields)
             )
 
         return SparkTable(name, frame, table.identity, table)
@@ -143,22 +143,22 @@ class SparkStore:
                 return why
             if "NOT_FOUND" in str(err) and not place.is_path:
                 return InputError(f"{name}: no such table in the catalog")
-            return InputError(f"{name}: not a readable Delta table: {told(err)}")
+            return InputError(f"{name}: not a readable Delta table: {message_of(err)}")
 
         with explained(refusal):
             entries = self.spark.sql(f"DESCRIBE HISTORY {place.sql}").select("version", "timestamp")
-            found = [(int(r["version"]), _utc(r["timestamp"])) for r in entries.collect()]
+            versions = [(int(r["version"]), _utc(r["timestamp"])) for r in entries.collect()]
             detail = self.spark.sql(f"DESCRIBE DETAIL {place.sql}").select("id").collect()[0]
-        newest = max(v for v, _ in found)
+        newest = max(v for v, _ in versions)
         if version is None:
             chosen = newest
         elif isinstance(version, int):
-            if version not in {v for v, _ in found}:
+            if version not in {v for v, _ in versions}:
                 gone = " (older ones may have been cleaned up)" if version < newest else ""
                 raise InputError(f"{name}: has no version {version}; the newest is {newest}{gone}")
             chosen = version
         else:
-            chosen = version_at(name, found, version)
+            chosen = version_at(name, versions, version)
         return {"kind": "delta", "table": name, "version": int(chosen), "id": detail["id"]}
 
     def join(
@@ -192,7 +192,7 @@ class SparkStore:
         commit: Commit,
     ) -> int:
         """Write rows that are at the driver, into one file."""
-        return self.write_frame(name, self._made_of(schema, batches).coalesce(1), mode, commit)
+        return self.write_frame(name, self.frame_of(schema, batches).coalesce(1), mode, commit)
 
     def write_frame(
         self, name: str, frame: DataFrame, mode: Mode, commit: Commit, *, evolve: bool = False
@@ -213,7 +213,7 @@ class SparkStore:
         elif evolve:
             writer = writer.option("mergeSchema", "true")
         self._save(writer, place, name, commit)
-        return self._version_of(name, commit)
+        return version_just_written(self, name, commit)
 
     def _writer(self, frame: DataFrame, mode: Mode, commit: Commit) -> DataFrameWriter:
         return (
@@ -234,14 +234,12 @@ class SparkStore:
                 writer.save(place.name)
 
         with explained(partial(unwritten, name)):
-            retried(save)
+            again(save)
 
     def _mark(self, place: Place, name: str, commit: Commit) -> None:
         """An empty version that says that the run was here."""
         nothing = self._frame(place).limit(0)
         self._save(self._writer(nothing, "append", commit), place, name, commit)
-
-    # --- reconciled rows ------------------------------------------------------------------------
 
     def existing(self, name: str) -> Existing | None:
         place = Place(name).absolute
@@ -251,8 +249,8 @@ class SparkStore:
             frame = self._frame(place)
             check_collations(name, frame.schema)
             schema = arrow_schema(frame)
-            found = self.spark.sql(f"DESCRIBE DETAIL {place.sql}")
-            detail = found.select("partitionColumns", "clusteringColumns", "properties").first()
+            described = self.spark.sql(f"DESCRIBE DETAIL {place.sql}")
+            detail = described.select("partitionColumns", "clusteringColumns", "properties").first()
         assert detail is not None
         partitions, clusters, properties = (part or () for part in detail)
         said = dict(properties)
@@ -267,12 +265,7 @@ class SparkStore:
         if old is not None and place.is_here:
             check_numbered(target, place.name)
 
-    def put(
-        self, target: Target, schema: pa.Schema, batches: Iterable[pa.RecordBatch], commit: Commit
-    ) -> int:
-        return self.put_frame(target, self._made_of(schema, batches), commit)
-
-    def _made_of(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> DataFrame:
+    def frame_of(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> DataFrame:
         """Rows that are at the driver as a frame, in the types that the embedded store writes."""
         stored = delta_schema(schema)
         table = pa.Table.from_batches(list(batches), schema).cast(stored)
@@ -286,11 +279,11 @@ class SparkStore:
         old = self.existing(name)
         if target.mode == "merge" and old is not None:
             with explained(partial(unwritten, name)):
-                retried(lambda: merge_rows(place, frame, self._frame(place), target, commit))
+                again(lambda: merge_rows(place, frame, self._frame(place), target, commit))
             if self.written(name, commit, RECENT) is None:
                 # nothing differed, or the session may not say who writes: an empty version says it
                 self._mark(place, name, commit)
-            return self._version_of(name, commit)
+            return version_just_written(self, name, commit)
         mode: Mode = "append" if target.mode == "append" else "overwrite"
         if mode == "append":
             frame = frame.withColumn(RUN_ID, lit(commit.run_id))
@@ -306,7 +299,7 @@ class SparkStore:
         if mode == "overwrite" and (clusters := target.clusters_for(old, frame.columns)):
             with explained(partial(unwritten, name)):
                 cluster(self.spark, place, clusters, commit)
-        return self._version_of(name, commit)
+        return version_just_written(self, name, commit)
 
     def written(
         self, name: str, commit: Commit, among: int | None = None
@@ -325,142 +318,6 @@ class SparkStore:
             lambda: table.frame.where(col(RUN_ID) == run_id),
             lambda: table.identity() | {RUN_ID: run_id},
         )
-
-    def _version_of(self, name: str, commit: Commit) -> int:
-        done = self.written(name, commit, RECENT)
-        if done is None:
-            raise RunError(f"{name}: the version just written is not in its history")
-        return done[0]
-
-    def history(self, name: str, limit: int | None = None) -> list[Row]:
-        """Versions and what their commits say of themselves, newest first."""
-        most = "" if limit is None else f" LIMIT {limit:d}"
-        sql = f"DESCRIBE HISTORY {Place(name).absolute.sql}{most}"
-        return self.spark.sql(sql).select("version", "userMetadata", "operationMetrics").collect()
-
-    def merge(
-        self,
-        name: str,
-        rows: pa.Table,
-        same: Mapping[str, str],
-        commit: Commit,
-        *,
-        insert: bool = True,
-        update: bool = True,
-    ) -> None:
-        place = Place(name).absolute
-        source = self.spark.createDataFrame(rows)
-        if not self._exists(place):
-            if not insert:
-                return
-            self._made[name] = missing_folders(place.name) if place.is_path else []
-            self._create(place, name, source.limit(0))
-        equal = " and ".join(
-            f"source.{column(s)} = {place.in_merge}.{column(t)}" for t, s in same.items()
-        )
-        new = {*rows.column_names} - {*self._frame(place).columns}
-
-        def merge() -> None:
-            merging = source.alias("source").mergeInto(place.sql, expr(equal))
-            if new:  # a ledger of an earlier release
-                merging = merging.withSchemaEvolution()
-            if update:
-                merging = merging.whenMatched().updateAll()
-            if insert:
-                merging = merging.whenNotMatched().insertAll()
-            merging.merge()
-
-        with explained(partial(unwritten, name)):
-            retried(merge)
-
-    def delete(self, name: str, key: str, values: Sequence[str], commit: Commit) -> int:
-        place = Place(name).absolute
-        if not values or not self._exists(place):
-            return 0
-        count = self._frame(place).where(col(column(key)).isin(list(values))).count()
-        if not count:
-            return 0
-        gone = self.spark.createDataFrame([(value,) for value in values], "gone string")
-        same = f"source.gone = {place.in_merge}.{column(key)}"
-
-        def delete() -> None:  # a DELETE in SQL takes no parameters
-            merging = gone.alias("source").mergeInto(place.sql, expr(same))
-            merging.whenMatched().delete().merge()
-
-        with explained(partial(unwritten, name)), saying(self.spark, commit):
-            retried(delete)
-        return count
-
-    def compact(self, name: str, commit: Commit) -> tuple[int, int]:
-        place = Place(name).absolute
-        if not self._exists(place):
-            return 0, 0
-
-        def files() -> int:
-            detail = self.spark.sql(f"DESCRIBE DETAIL {place.sql}").select("numFiles").collect()
-            return int(detail[0][0])
-
-        before = files()
-        with explained(partial(unwritten, name)), saying(self.spark, commit):
-            retried(lambda: self.spark.sql(f"OPTIMIZE {place.sql}").collect())
-        return before, files()
-
-    def exists(self, name: str) -> bool:
-        return self._exists(Place(name).absolute)
-
-    def drop(self, name: str) -> None:
-        place = Place(name).absolute
-        if not place.is_path:
-            self.spark.sql(f"DROP TABLE IF EXISTS {place.sql}")
-            return
-        remove_folder(place.name)
-        remove_empty(self._made.pop(name, []))
-
-    def _create(self, place: Place, name: str, empty: DataFrame) -> None:
-        """An empty table, unless someone else has made it meanwhile."""
-        writer = empty.write.format("delta").mode("ignore")
-        try:
-            if place.is_path:
-                writer.save(place.name)
-            else:
-                writer.saveAsTable(place.sql)
-        except Exception as err:
-            if not is_sparks(err):
-                raise
-            if not self._exists(place):
-                raise unwritten(name, err) from err
-
-    def _exists(self, place: Place) -> bool:
-        if place.is_here:  # a first write that died leaves a log without a commit
-            return self._local.exists(place.name)
-        try:
-            self.spark.sql(f"DESCRIBE DETAIL {place.sql}").collect()
-        except PySparkException:
-            return False
-        return True
-
-    def read(self, name: str, equal: Mapping[str, str] | None = None) -> pa.Table | None:
-        place = Place(name).absolute
-        if not self._exists(place):
-            return None
-        frame = self._frame(place)
-        for name_, value in (equal or {}).items():
-            if name_ not in frame.columns:
-                has = ", ".join(frame.columns)
-                raise RunError(f"{name}: is another kind of table: no column {name_!r}, but {has}")
-            frame = frame.where(col(column(name_)) == value)
-        return frame.toArrow()
-
-    def _frame(self, place: Place) -> DataFrame:
-        """The newest version."""
-        if place.is_path:
-            return self.spark.read.format("delta").load(place.name)
-        return self.spark.read.table(place.sql)
-
-    def last_writer(self, name: str) -> str | None:
-        if not self.exists(name):
-            return None
-        return writer_of(entry.asDict() for entry in self.history(name, RECENT))
 
 
 def _utc(time: datetime) -> datetime:

@@ -10,9 +10,10 @@ from pyspark.sql.functions import col
 from redcal_spark.backends.counters import Pass
 from redcal_spark.backends.spark.scratch import Scratch
 from redcal_spark.backends.spark.tasks import DDL, AskTask, BlockState, KeepTask, Question, add_up
+from redcal_spark.core.additive import Array
 from redcal_spark.core.events import Disagreement
 from redcal_spark.core.kernel import Rules
-from redcal_spark.core.packing import Array, unpack
+from redcal_spark.core.packing import unpack
 from redcal_spark.core.patches import Patch
 
 Keep = Literal["all", "active", "frozen"] | Disagreement
@@ -48,9 +49,9 @@ class Stored:
         total: dict[str, Array] = {}
         made.rows = made.bytes = 0
         for _, data in self.scratch.collected(frame):
-            told, found = unpack(data)
-            made.rows, made.bytes = made.rows + told["rows"], made.bytes + told["bytes"]
-            add_up(total, found)
+            size, part = unpack(data)
+            made.rows, made.bytes = made.rows + size["rows"], made.bytes + size["bytes"]
+            add_up(total, part)
         return total
 
     def _spent(self, seconds: float) -> None:
@@ -79,11 +80,11 @@ class Stored:
                 self.round = self.pending[-1].round  # inside a round its event stays frozen
             self._blocks = frame.where(col("kind") == "fit").select("data")
             self.pending = []
-            found = self.statistics(frame, made)
+            statistics = self.statistics(frame, made)
         self.scratch.counters.scratch_bytes += made.bytes or 0
         self._rewrite_cost = made.seconds
         self._wasted, self._quickest = 0.0, None
-        return found
+        return statistics
 
     def statistics(self, written: DataFrame, made: Pass) -> dict[str, Array]:
         """Those that were written with blocks."""

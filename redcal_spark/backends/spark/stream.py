@@ -7,36 +7,31 @@ number of the batch what it has already, so that a stream that died goes on as i
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import re
 import secrets
 import threading
-import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import lit
 
-from redcal_spark.backends.spark.errors import is_sparks, told
+from redcal_spark.backends.backend import Listen
+from redcal_spark.backends.names import Place
+from redcal_spark.backends.spark.checkpoint import Checkpoint, Owner
+from redcal_spark.backends.spark.errors import is_sparks, message_of
 from redcal_spark.backends.spark.frames import apply_to_frame, arrow_schema
 from redcal_spark.backends.spark.merge_batch import MergeBatch
-from redcal_spark.backends.spark.tables import (
-    Place,
-    explained,
-    refused,
-    unread,
-    unwritten,
-)
+from redcal_spark.backends.spark.query import follow
+from redcal_spark.backends.spark.store import SparkStore
+from redcal_spark.backends.spark.tables import explained, refused, unread
 from redcal_spark.backends.spark.workers import of_worker
 from redcal_spark.backends.store import Commit, rows_of, run_of
-from redcal_spark.backends.target import RUN_ID, Existing, Target, target_of
+from redcal_spark.backends.target import RUN_ID, Target, target_of
 from redcal_spark.config.redaction import Redaction
 from redcal_spark.config.schema import Config
 from redcal_spark.config.tables import sibling
@@ -46,41 +41,13 @@ from redcal_spark.errors import InputError, RunError, UsageError
 log = logging.getLogger(__name__)
 
 FILES = 1_000  # of the source in one batch; Delta's own default
-POLL = 0.5  # seconds between two looks at a running query
-SETTLE = 60.0  # seconds that a batch gets to finish when the stream is told to stop
 FEED = "delta.enableChangeDataFeed"
 CHANGED = ("DELTA_SOURCE_TABLE_IGNORE_CHANGES", "DELTA_SOURCE_IGNORE_DELETE")
-Told = Callable[[int | None, int], None]  # the newest version that was read, and new rows
 
 
-@dataclass(frozen=True, kw_only=True)
-class Owner:
-    """What a checkpoint belongs to: one source, one model, one target. A line of JSON beside it.
-
-    number: of the last one who took it over. feed: whether the source's change data feed is read; a
-    stream cannot change that on its way.
-    """
-
-    stream: str  # its name
-    source: str  # as in the configuration: what variables stand for is not kept
-    source_id: str
-    target: str
-    target_id: str
-    mode: str
-    model: str
-    model_name: str
-    feed: bool
-    begun_at: str
-    number: int = 0
-
-
-OWNER = ", ".join(
-    f"{field.name} { {'bool': 'boolean', 'int': 'int'}.get(str(field.type), 'string') }"
-    for field in fields(Owner)
-)
-
-
-def stream_of(store: Any, config: Config, pair: Fitted, model: tuple[str, str]) -> SparkStream:
+def stream_of(
+    store: SparkStore, config: Config, pair: Fitted, model: tuple[str, str]
+) -> SparkStream:
     """The stream that a configuration describes. model: its digest, and what people call it."""
     given, target = config.input, target_of(config)
     problems = []
@@ -114,14 +81,11 @@ def stream_of(store: Any, config: Config, pair: Fitted, model: tuple[str, str]) 
 
 
 class SparkStream:
-    """One source, one pair, one target, and how far it is. Nothing runs before `begin` and `run`.
-
-    owner: what the checkpoint says of itself; None if it is new.
-    """
+    """One source, one pair, one target, and how far it is. Nothing runs before `begin`."""
 
     def __init__(
         self,
-        store: Any,
+        store: SparkStore,
         source: str,
         pair: Fitted,
         target: Target,
@@ -132,9 +96,9 @@ class SparkStream:
         self.store, self.spark = store, store.spark
         self.source, self.pair, self.target = source, pair, target
         self._hidden = hidden
-        self.checkpoint = Place(checkpoint).absolute.name.rstrip("/")
+        self._checkpoint = Checkpoint(self.spark, checkpoint)
+        self.checkpoint = self._checkpoint.path
         self.model, self.model_name = model
-        self.owner = self._owner()
         self._phase = 0
         self._open()
 
@@ -143,7 +107,7 @@ class SparkStream:
     def _open(self) -> None:
         """The source as it is now, and whether its rows fit the target."""
         table = self.store.open(self.source)
-        self.identity: dict[str, Any] = table.identity()
+        self.identity = table.identity()
         if self.identity["kind"] != "delta":
             raise UsageError(
                 f"input.table: {self.source} is not a Delta table; only a Delta table tracks which "
@@ -151,45 +115,29 @@ class SparkStream:
             )
         self._empty = self._applied(table.frame.limit(0))
         self.store.check_rows(self.target, arrow_schema(self._empty))
-        self._check_owner()
-
-    def _owner(self) -> Owner | None:
-        try:
-            found = self.spark.read.schema(OWNER).json(f"{self.checkpoint}/stream").collect()
-        except PySparkException as err:
-            if "PATH_NOT_FOUND" not in str(err):
-                raise RunError(f"{self.checkpoint}: cannot be read: {told(err)}") from err
-            return None
-        owners = [Owner(**row.asDict()) for row in found]
-        # of two that were new at the same time, both see the same one as the owner
-        return max(owners, key=lambda owner: (owner.number, owner.stream), default=None)
-
-    def _check_owner(self) -> None:
-        owner = self.owner
-        if owner is None:
-            return
-        source, target = self._shown
-        for what, theirs, ours, known in (
-            ("source", owner.source, source, owner.source_id == self.identity["id"]),
-            ("target", owner.target, target, owner.target_id == self._target_id),
-            ("output.mode", owner.mode, self.target.mode, owner.mode == self.target.mode),
-        ):
-            if not known:
-                raise UsageError(
-                    f"output.checkpoint: {self.checkpoint} belongs to another {what}: {theirs}"
-                    f"{' as it was then' if theirs == ours else f', not {ours}'} (begun "
-                    f"{owner.begun_at}); name another checkpoint to start again"
-                )
+        self._checkpoint.check(self._ours)
 
     @property
-    def _shown(self) -> tuple[str, str]:
-        """Source and target by names that may be kept."""
+    def owner(self) -> Owner | None:
+        """What the checkpoint belongs to; None if it is new."""
+        return self._checkpoint.owner
+
+    @property
+    def _ours(self) -> Owner:
+        """Who the owner of a new checkpoint is, by names that may be kept."""
         target = Place(self.target.table).absolute.name
-        return self._hidden.text(self.source), self._hidden.text(target)
-
-    @property
-    def _target_id(self) -> str:
-        return hashlib.sha256(Place(self.target.table).absolute.name.encode()).hexdigest()
+        return Owner(
+            stream=f"redcal-{secrets.token_hex(8)}",
+            source=self._hidden.text(self.source),
+            source_id=self.identity["id"],
+            target=self._hidden.text(target),
+            target_id=hashlib.sha256(target.encode()).hexdigest(),
+            mode=self.target.mode,
+            model=self.model,
+            model_name=self._hidden.text(self.model_name),
+            feed=False,
+            begun_at=f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC",
+        )
 
     @property
     def other_model(self) -> str | None:
@@ -212,52 +160,32 @@ class SparkStream:
 
         switch: a checkpoint of another model is taken over.
         """
-        self.owner = self._owner()  # someone may have been here since we looked
+        self._checkpoint.look()  # someone may have been here since we looked
+        ours = self._ours
         if self.owner is None:
-            self._put(self._fresh())
-        self._check_owner()
+            feed = self.target.mode == "merge" and self._has_feed()
+            self._checkpoint.put(replace(ours, feed=feed))
+        self._checkpoint.check(ours)
         if self.other_model is not None:
             if not switch:
                 raise UsageError(self.other_model)
             assert self.owner is not None
-            number, name = self.owner.number + 1, self._hidden.text(self.model_name)
-            self._put(replace(self.owner, number=number, model=self.model, model_name=name))
+            number, name = self.owner.number + 1, ours.model_name
+            switched = replace(self.owner, number=number, model=self.model, model_name=name)
+            self._checkpoint.put(switched)
         return self._ready(commit)
-
-    def _fresh(self) -> Owner:
-        source, target = self._shown
-        return Owner(
-            stream=f"redcal-{secrets.token_hex(8)}",
-            source=source,
-            source_id=self.identity["id"],
-            target=target,
-            target_id=self._target_id,
-            mode=self.target.mode,
-            model=self.model,
-            model_name=self._hidden.text(self.model_name),
-            feed=self.target.mode == "merge" and self._has_feed(),
-            begun_at=f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC",
-        )
-
-    def _put(self, owner: Owner) -> None:
-        place = f"{self.checkpoint}/stream"
-        with explained(partial(unwritten, place)):
-            line = self.spark.createDataFrame([asdict(owner)], OWNER).coalesce(1)
-            line.write.mode("append").json(place)
-        self.owner = self._owner()
 
     def _has_feed(self) -> bool:
         sql = Place(self.source).absolute.sql
-        found = self.spark.sql(f"DESCRIBE DETAIL {sql}").select("properties").collect()
-        return str((found[0][0] or {}).get(FEED, "false")).lower() == "true"
+        detail = self.spark.sql(f"DESCRIBE DETAIL {sql}").select("properties").collect()
+        return str((detail[0][0] or {}).get(FEED, "false")).lower() == "true"
 
     def _ready(self, commit: Commit) -> int:
         """The target with all the columns that rows will have."""
         name = self.target.table
-        old: Existing | None = self.store.existing(name)
+        old = self.store.existing(name)
         if old is None:
-            version: int = self.store.put_frame(self.target, self._empty, commit)
-            return version
+            return self.store.put_frame(self.target, self._empty, commit)
         empty = self._empty
         if self.target.mode == "append":
             empty = empty.withColumn(RUN_ID, lit(commit.run_id))
@@ -266,17 +194,18 @@ class SparkStream:
             self.store.write_frame(
                 name, empty, "append", replace(commit, phase=self._phase), evolve=True
             )
-        newest: int = self.store.open(name).identity()["version"]
-        return newest
+        return int(self.store.open(name).identity()["version"])
 
-    def run(self, commit: Commit, every: float | None, stop: threading.Event, listen: Told) -> None:
+    def run(
+        self, commit: Commit, every: float | None, stop: threading.Event, listen: Listen
+    ) -> None:
         """Write what is there; every: and what comes, looking so many seconds apart, until `stop`.
 
         A source that gets new columns on the way is opened anew, and may be refused then.
         """
         while True:
             try:
-                ended = self._follow(self._start(commit, every), stop, listen)
+                ended = follow(self._start(commit, every), stop, listen)
             except Exception as err:
                 if not is_sparks(err):
                     raise
@@ -321,7 +250,7 @@ class SparkStream:
                     feed,
                 )
             )
-        writer = writer.option("checkpointLocation", f"{self.checkpoint}/state")
+        writer = writer.option("checkpointLocation", self._checkpoint.state)
         if every is None:
             writer = writer.trigger(availableNow=True)
         else:
@@ -332,31 +261,13 @@ class SparkStream:
 
     def _applied(self, frame: DataFrame) -> DataFrame:
         names = self.target.names(self.pair.columns, self.pair.losses)
-        rows: DataFrame = apply_to_frame(frame, self.pair, names, self.target.skip)
-        return rows
-
-    def _follow(self, query: Any, stop: threading.Event, listen: Told) -> bool:
-        """Until the query ends by itself (true), or is told to when its batch is done."""
-        seen, ended = -1, False
-        try:
-            while not (ended := bool(query.awaitTermination(POLL))):
-                seen = _listened(query, seen, listen)
-                listen(None, 0)  # there is someone to listen still
-                if stop.is_set():
-                    end = time.monotonic() + SETTLE
-                    while _busy(query) and time.monotonic() < end:
-                        time.sleep(POLL / 5)
-                    break
-            _listened(query, seen, listen)
-        finally:
-            query.stop()
-        return ended
+        return apply_to_frame(frame, self.pair, names, self.target.skip)
 
     def written(self, run_id: str) -> tuple[int | None, int]:
         """The newest version of the target that a run wrote, if any, and how many rows in all."""
         with explained(partial(unread, self.target.table)):
-            found = self.store.history(self.target.table)
-        ours = [row for row in found if run_of(row["userMetadata"]) == run_id]
+            versions = self.store.history(self.target.table)
+        ours = [row for row in versions if run_of(row["userMetadata"]) == run_id]
         rows = sum(rows_of(row["operationMetrics"]) for row in ours)
         return max((int(row["version"]) for row in ours), default=None), rows
 
@@ -378,12 +289,12 @@ class SparkStream:
             )
         if (worker := of_worker(err, self.source)) is not None:
             return worker
-        told_ = re.search(r"terminated with exception: (.*)", text)
-        return RunError(f"{self.source}: {told_[1][:500] if told_ else told(err)}")
+        cause = re.search(r"terminated with exception: (.*)", text)
+        return RunError(f"{self.source}: {cause[1][:500] if cause else message_of(err)}")
 
     def _changed(self, text: str) -> InputError:
-        found = re.search(r"for example (\w+).*?at version (\d+)", text, re.DOTALL)
-        what = f"version {found[2]} ({found[1]})" if found else "a version"
+        match = re.search(r"for example (\w+).*?at version (\d+)", text, re.DOTALL)
+        what = f"version {match[2]} ({match[1]})" if match else "a version"
         sql = Place(self.source).absolute.sql
         ways = [f"ALTER TABLE {sql} SET TBLPROPERTIES ({FEED} = true)"]
         if self.target.mode == "append":
@@ -396,28 +307,3 @@ class SparkStream:
             f"  {', '.join(ways)}\n"
             "  or write the table as it is now with a plain: redcal apply"
         )
-
-
-def _listened(query: Any, seen: int, listen: Told) -> int:
-    """Tell of the batches since the last look."""
-    for progress in query.recentProgress:
-        batch, [source] = int(progress["batchId"]), progress["sources"]
-        rows = int(source["numInputRows"])  # Connect does not sum them up
-        if batch > seen and rows:
-            seen = batch
-            listen(_version(source["endOffset"]), rows)
-    return seen
-
-
-def _version(offset: Any) -> int | None:
-    """The version of the source that a batch ended in; the offset names the next one if all of it
-    was read."""
-    found = json.loads(offset) if isinstance(offset, str) else offset
-    if not isinstance(found, dict) or "reservoirVersion" not in found:
-        return None
-    return int(found["reservoirVersion"]) - (int(found["index"]) < 0)
-
-
-def _busy(query: Any) -> bool:
-    status = query.status
-    return bool(query.isActive and status["isTriggerActive"] and status["isDataAvailable"])

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import random
 import re
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -26,11 +23,11 @@ from pyspark.sql.types import (
 )
 
 from redcal_spark.backends.local.delta_read import DeltaRsTable
-from redcal_spark.backends.local.delta_write import TRIES
 from redcal_spark.backends.local.files import FileTable
-from redcal_spark.backends.names import ADDRESS, FILE_ENDINGS
-from redcal_spark.backends.spark.errors import UNREADABLE, is_sparks, of_a_disk, told
-from redcal_spark.backends.spark.frames import arrow_schema, column
+from redcal_spark.backends.names import quoted
+from redcal_spark.backends.retries import retried
+from redcal_spark.backends.spark.errors import UNREADABLE, is_sparks, message_of, of_a_disk
+from redcal_spark.backends.spark.frames import arrow_schema
 from redcal_spark.backends.spark.workers import of_worker
 from redcal_spark.backends.store import Table, vacuumed
 from redcal_spark.core.scan import BatchGroup, each_alone
@@ -41,45 +38,6 @@ BY_BYTES = "UTF8_BINARY"  # the collation of all texts that are not given anothe
 CONFLICT = re.compile(
     r"DELTA_(CONCURRENT|METADATA_CHANGED|PROTOCOL_CHANGED)|delta\.exceptions\.Concurrent"
 )
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a table is: a path, or a name in the catalog."""
-
-    name: str
-
-    @property
-    def is_path(self) -> bool:
-        if self.name.startswith("`"):
-            return False
-        if "/" in self.name or self.name.startswith("."):
-            return True
-        return self.name.lower().endswith(FILE_ENDINGS) or Path(self.name).exists()
-
-    @property
-    def is_here(self) -> bool:
-        """Whether this process can look at it, and not just Spark."""
-        return self.is_path and not ADDRESS.match(self.name)
-
-    @property
-    def sql(self) -> str:
-        """The table in SQL."""
-        if self.is_path:
-            return f"delta.{column(self.name)}"
-        # parts that have dots or other signs in them are written in backticks
-        parts = re.findall(r"`((?:[^`]|``)+)`|([^.`]+)", self.name)
-        return ".".join(column(inside.replace("``", "`") or plain) for inside, plain in parts)
-
-    @property
-    def in_merge(self) -> str:
-        """The table as the conditions of a MERGE know it."""
-        return f"spark_catalog.{self.sql}" if self.is_path else self.sql
-
-    @property
-    def absolute(self) -> Place:
-        """Spark resolves relative paths against the folder its server was started in."""
-        return Place(str(Path(self.name).absolute())) if self.is_here else self
 
 
 class SparkTable:
@@ -123,24 +81,24 @@ class SparkTable:
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """The rows at the driver: for small tables."""
-        frame = self.frame if columns is None else self.frame.select(*map(column, columns))
+        frame = self.frame if columns is None else self.frame.select(*map(quoted, columns))
         with explained(self.explain):
-            found = frame.toArrow()
-        yield from found.to_batches()
+            rows = frame.toArrow()
+        yield from rows.to_batches()
 
     def pieces(self, columns: Sequence[str]) -> Iterator[BatchGroup]:
         return each_alone(self.batches(columns))
 
     def first(self, columns: Sequence[str]) -> pa.RecordBatch | None:
         """A few rows, to look at."""
-        found: Any
+        batches: Any
         if self._files is not None:  # Spark would open every file to tell their types
-            found = self._files.batches(columns)
+            batches = self._files.batches(columns)
         else:
             with explained(self.explain):
-                chosen = self.frame.select(*map(column, columns))
-                found = chosen.limit(FIRST_ROWS).toArrow().to_batches()
-        return next((batch.slice(0, FIRST_ROWS) for batch in found if batch.num_rows), None)
+                chosen = self.frame.select(*map(quoted, columns))
+                batches = chosen.limit(FIRST_ROWS).toArrow().to_batches()
+        return next((batch.slice(0, FIRST_ROWS) for batch in batches if batch.num_rows), None)
 
     def count(self) -> int | None:
         return None
@@ -153,8 +111,8 @@ class SparkTable:
             try:
                 for _ in self._files.batches():
                     pass
-            except InputError as found:
-                return found
+            except InputError as problem:
+                return problem
         if self._newest is not None and any(word in str(err) for word in UNREADABLE):
             version, newest = self.identity()["version"], self._newest()
             if version < newest:
@@ -163,7 +121,7 @@ class SparkTable:
             lost = next((f for f in self._seen.files() if not Path(f).exists()), None)
             if lost is not None:
                 return InputError(f"{self.name}: cannot be read: {lost}: No such file or directory")
-        text = told(err)
+        text = message_of(err)
         if any(word in str(err) for word in UNREADABLE):
             return InputError(f"{self.name}: cannot be read: {text}")
         return RunError(f"{self.name}: {text}")
@@ -171,24 +129,28 @@ class SparkTable:
 
 def check_collations(name: str, schema: StructType) -> None:
     """Refuse texts with a collation, however deep: open source Delta does not write them."""
-    found = [
+    collated = [
         f"column {field.name!r} has type {field.dataType.simpleString()}"
         for field in schema.fields
-        if _is_collated(field.dataType)
+        if any(getattr(kind, "collation", BY_BYTES) != BY_BYTES for kind in inside(field.dataType))
     ]
-    if found:
+    if collated:
         way_out = "Delta may not write a text with a collation; cast it to string, or leave it out"
-        raise InputError("\n".join(f"{name}: {told}: {way_out}" for told in found))
+        raise InputError("\n".join(f"{name}: {column}: {way_out}" for column in collated))
 
 
-def _is_collated(kind: DataType) -> bool:
+def inside(kind: DataType) -> Iterator[DataType]:
+    """A type and all types in it, however deep."""
+    yield kind
+    parts: list[DataType] = []
     if isinstance(kind, StructType):
-        return any(_is_collated(field.dataType) for field in kind.fields)
-    if isinstance(kind, ArrayType):
-        return _is_collated(kind.elementType)
-    if isinstance(kind, MapType):
-        return _is_collated(kind.keyType) or _is_collated(kind.valueType)
-    return getattr(kind, "collation", BY_BYTES) != BY_BYTES
+        parts = [field.dataType for field in kind.fields]
+    elif isinstance(kind, ArrayType):
+        parts = [kind.elementType]
+    elif isinstance(kind, MapType):
+        parts = [kind.keyType, kind.valueType]
+    for part in parts:
+        yield from inside(part)
 
 
 def spark_types(schema: pa.Schema) -> StructType:
@@ -218,35 +180,28 @@ def explained(explain: Callable[[Exception], Exception]) -> Iterator[None]:
         raise explain(err) from err
 
 
-def retried(write: Callable[[], Any]) -> None:
+def again(write: Callable[[], Any]) -> None:
     """Write, and write again when another writer was quicker: on the table as it is then."""
-    for left in reversed(range(TRIES)):
-        try:
-            write()
-            return
-        except Exception as err:
-            if not left or not is_sparks(err) or not is_conflict(err):
-                raise
-            time.sleep(random.uniform(0, 0.5))
+    retried(write, is_conflict, pause=0.5)
 
 
 def is_conflict(err: Exception) -> bool:
     """Whether Delta refused a commit because of another one, and nothing was written."""
-    return CONFLICT.search(str(err)) is not None
+    return is_sparks(err) and CONFLICT.search(str(err)) is not None
 
 
 def refused(text: str, name: str) -> InputError | None:
     """Rows that we refused inside a Spark job come back as text inside Spark's own error."""
-    found = of_worker(RunError(text), name)
-    return found if isinstance(found, InputError) else None
+    cause = of_worker(RunError(text), name)
+    return cause if isinstance(cause, InputError) else None
 
 
 def unwritten(name: str, err: Exception) -> RedcalError:
     """Rows may be computed as they are written, so that a worker may be the cause."""
     if (worker := of_worker(err)) is not None and not of_a_disk(err):
         return type(worker)(f"{name}: could not be written: {worker}")
-    return RunError(f"{name}: could not be written: {told(err)}")
+    return RunError(f"{name}: could not be written: {message_of(err)}")
 
 
 def unread(name: str, err: Exception) -> RunError:
-    return RunError(f"{name}: cannot be read: {told(err)}")
+    return RunError(f"{name}: cannot be read: {message_of(err)}")

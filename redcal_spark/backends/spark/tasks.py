@@ -24,16 +24,15 @@ except ImportError as err:
         "before Spark starts"
     ) from None
 
+from redcal_spark.core.additive import Array
 from redcal_spark.core.blocks import Block
 from redcal_spark.core.columns import Layout
 from redcal_spark.core.events import Disagreement
-from redcal_spark.core.fixed_point import Ints
 from redcal_spark.core.history import Measured, added
-from redcal_spark.core.kernel import Rows, Rules, event_counts, in_some_event
+from redcal_spark.core.kernel import Rules, event_counts
 from redcal_spark.core.metrics import Totals
 from redcal_spark.core.output_columns import OutputNames, extend
 from redcal_spark.core.packing import (
-    Array,
     pack,
     pack_block,
     pack_changes,
@@ -43,6 +42,7 @@ from redcal_spark.core.packing import (
 from redcal_spark.core.patches import Patch
 from redcal_spark.core.reading import BadRows, read
 from redcal_spark.core.roles import UNKNOWN, Roles
+from redcal_spark.core.rows import Rows
 from redcal_spark.core.scan import Scanner, ScanResult
 from redcal_spark.core.sums import gap_sums, residuals, sums
 
@@ -68,13 +68,13 @@ class ScanTask:
         packers = {"fit": Packer("fit"), "holdout": Packer("holdout")}
         for batch in batches:  # a task cannot know the numbers of its rows
             rows = dense_batch(batch.rename_columns(self.names), self.vectors)
-            found = self.scanner((None, rows))
-            for name, part in (("fit", found.fit), ("holdout", found.holdout)):
+            result = self.scanner((None, rows))
+            for name, part in (("fit", result.fit), ("holdout", result.holdout)):
                 for scan in part.scans:
                     active_bytes += scan.active.nbytes
                     yield from packers[name].add(scan.active)
                 part.scans = []
-            total.merge(found)
+            total.merge(result)
         for packer in packers.values():
             yield from packer.flush()
         yield row("statistics", total.rows, pack_gathered(total, active_bytes))
@@ -152,10 +152,7 @@ class KeepTask:
             return np.arange(len(rows))
         if self.keep == "frozen":
             return rows.frozen if rows.frozen is not None else np.arange(0)
-        rows.settle()
-        if self.keep == "active":
-            return np.flatnonzero(in_some_event(rows.events))
-        return rows.in_event(self.keep)
+        return rows.active() if self.keep == "active" else rows.in_event(self.keep)
 
 
 @dataclass(frozen=True)
@@ -177,9 +174,9 @@ class HistoryTask:
                     measured[kind] = Measured(
                         self.segments, self.rules, block.n_classes, paired=holdout
                     )
-                found = measured[kind].changes(block)
-                known = total.setdefault(kind, [None] * len(found))
-                total[kind] = added([[t for t in known if t is not None], found], len(found))
+                changes = measured[kind].changes(block)
+                known = total.setdefault(kind, [None] * len(changes))
+                total[kind] = added([[t for t in known if t is not None], changes], len(changes))
         for kind, summed in total.items():
             yield row(kind, 0, pack_changes([t for t in summed if t is not None]))
 
@@ -201,7 +198,7 @@ class ApplyTask:
         for batch in batches:  # a task cannot know the numbers of its rows
             problems = BadRows()
             rows = dense_batch(batch.rename_columns(self.names), self.vectors)
-            found = extend(
+            extended = extend(
                 rows,
                 self.layout,
                 self.rules,
@@ -214,8 +211,8 @@ class ApplyTask:
             )
             if not self.skip:
                 problems.raise_if_any("the data", "\n  (in one batch; others may have more)")
-            columns = [*batch.columns, *found.columns[batch.num_columns :]]
-            yield pa.RecordBatch.from_arrays(columns, names=found.schema.names)
+            columns = [*batch.columns, *extended.columns[batch.num_columns :]]
+            yield pa.RecordBatch.from_arrays(columns, names=extended.schema.names)
 
 
 @dataclass(frozen=True)
@@ -269,25 +266,12 @@ def answer(rows: Rows, question: Question, model: int = 0) -> dict[str, Array]:
         counts = event_counts(rows.events, rules.losses)
         return {f"events.{i}": c for i, c in enumerate(counts)}
     if question == "residuals":
-        found = residuals(rows, model)
-        return {"counts": found.counts, "labels": found.labels, "scores": found.scores}
+        return residuals(rows, model).to_arrays()
     block = rows.current()
     if question == "gaps":
-        gaps = gap_sums(block, rules, range(*rules.coordinates.indices(block.n_classes)))
-        return {
-            "rows": gaps.rows,
-            "labels": gaps.labels,
-            "scores_1": gaps.scores[0],
-            "scores_2": gaps.scores[1],
-        }
-    total = sums(block)
-    count: Ints = np.array([total.rows], np.int64)
-    return {
-        "sum_rows": count,
-        "sum_labels": total.labels,
-        "sum_scores_1": total.scores[0],
-        "sum_scores_2": total.scores[1],
-    }
+        coordinates = range(*rules.coordinates.indices(block.n_classes))
+        return gap_sums(block, rules, coordinates).to_arrays()
+    return sums(block).to_arrays("sum_")
 
 
 def add_up(total: dict[str, Array], more: dict[str, Array]) -> None:

@@ -29,9 +29,9 @@ MORE_MEMORY = (
 def of_worker(err: Exception, name: str = "the data") -> RedcalError | None:
     """What a worker died of, if one did. name: of the table whose rows it had."""
     text = str(err)
-    for found in RAISED.finditer(text):
-        if (kind := OURS.get(found[1])) is not None:
-            message = found[2]
+    for raised in RAISED.finditer(text):
+        if (kind := OURS.get(raised[1])) is not None:
+            message = raised[2]
             return kind(name + message.removeprefix("the data") if kind is InputError else message)
     cause = _of_python(text) or _of_its_end(text)
     return cause or (_untold(text) if "connect" in type(err).__module__ else None)
@@ -50,8 +50,8 @@ def _untold(text: str) -> RedcalError | None:
 
 def _of_python(text: str) -> RedcalError | None:
     """An exception in the worker's Python that is none of ours."""
-    if (found := re.search(r'Cannot run program "([^"]*)"(?: \([^)]*\))?: (.*)', text)) is not None:
-        return UsageError(f"Spark's workers cannot run {found[1]} ({found[2].strip()}): {PACKAGES}")
+    if (match := re.search(r'Cannot run program "([^"]*)"(?: \([^)]*\))?: (.*)', text)) is not None:
+        return UsageError(f"Spark's workers cannot run {match[1]} ({match[2].strip()}): {PACKAGES}")
     line = last_line(text)
     if line is None:
         return None
@@ -72,11 +72,11 @@ def _of_its_end(text: str) -> RedcalError | None:
             "a Python worker of Spark was killed, or crashed; most often the system kills it "
             f"because memory runs out. {MORE_MEMORY}"
         )
-    if (found := re.search(r"ExecutorLostFailure.*?Reason: ([^\n]*)", text)) is not None:
-        return RunError(f"an executor of Spark was lost: {found[1].strip()[:300]} {MORE_MEMORY}")
-    if (found := re.search(r"java\.lang\.OutOfMemoryError: ([^\n]*)", text)) is not None:
+    if (match := re.search(r"ExecutorLostFailure.*?Reason: ([^\n]*)", text)) is not None:
+        return RunError(f"an executor of Spark was lost: {match[1].strip()[:300]} {MORE_MEMORY}")
+    if (match := re.search(r"java\.lang\.OutOfMemoryError: ([^\n]*)", text)) is not None:
         return RunError(
-            f"Spark's JVM ran out of memory ({found[1].strip()[:100]}). Give it more "
+            f"Spark's JVM ran out of memory ({match[1].strip()[:100]}). Give it more "
             "(spark.executor.memory, spark.driver.memory)"
         )
     return None
@@ -84,9 +84,9 @@ def _of_its_end(text: str) -> RedcalError | None:
 
 def last_line(text: str) -> str | None:
     """What was raised in a worker's Python: the line that ends its traceback."""
-    found = []
+    lines = []
     for part in text.split(TRACEBACK)[1:]:
         line = next((line for line in part.splitlines() if line[:1].strip()), None)
         if line is not None and not line.startswith(CARRIERS):
-            found.append(line)
-    return found[-1] if found else None
+            lines.append(line)
+    return lines[-1] if lines else None

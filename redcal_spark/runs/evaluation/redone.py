@@ -128,7 +128,7 @@ def redo(job: Job, table: Table) -> Redone:
         scanned = job.scanned(table, job.reconciler.problem, tell=False)
     try:
         whole = job.reconciler.fit_gathered(
-            scanned.gathered, scanned.layout, engine=scanned.engine()
+            scanned.gathered, scanned.layout, engine=scanned.engine(job.reconciler.problem)
         )
         points = scanned.histories(whole, None)
         rows = scanned.rows_at_hand()
