@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from redcal_spark.algorithms.engine import Engine
 from redcal_spark.backends.counters import Counters
 from redcal_spark.backends.inputs import duplicate_ids
+from redcal_spark.backends.local.engine import LocalEngine
 from redcal_spark.backends.local.scan import scan_pieces
 from redcal_spark.backends.names import CATALOG_NAME, FILE_ENDINGS
 from redcal_spark.backends.store import Commit, Store, Table, written_before
@@ -51,8 +52,11 @@ class Scan(Protocol):
     layout: Layout
     replayed: int  # rows that `histories` went over
 
-    def engine(self) -> Engine | None:
-        """Where the active rows are; None: in `gathered`."""
+    def engine(self, problem: Problem, watched: bool = False) -> Engine:
+        """What computes on the active fitting rows, where they are.
+
+        watched: the fit starts anew, and totals at the ends of its rounds are of use.
+        """
         ...
 
     def histories(self, pair: Fitted, seen: list[Point] | None) -> dict[str, list[Point]]:
@@ -337,8 +341,16 @@ class LocalScan:
         self._threads = threads
         self._spread = partial(ordered, threads=threads)
 
-    def engine(self) -> Engine | None:
-        return None
+    def engine(self, problem: Problem, watched: bool = False) -> Engine:
+        """Rounds that are watched leave nothing to ask of the rows: those are patched in place."""
+        algorithm, fit = problem.parameters.algorithm, self.gathered.fit
+        totals = fit.totals if watched and algorithm != "reconcile" else None
+        own = totals is not None and algorithm == "redcal"
+        rules = problem.fitting_rules(self.layout)
+        engine = LocalEngine(fit.scans, fit.rows, rules, self._threads, totals, own)
+        if own:
+            fit.scans = []
+        return engine
 
     def histories(self, pair: Fitted, seen: list[Point] | None) -> dict[str, list[Point]]:
         found = {} if seen is None else {"fit": seen}

@@ -8,19 +8,17 @@ import logging
 import sys
 
 from rich.console import Console
-from rich.table import Table
 
 from redcal_spark.cli.fail_on import MEANING, alerts
 from redcal_spark.cli.streams import Screen
 from redcal_spark.cli.terminal import (
     before_and_after,
 )
-from redcal_spark.core.metrics import Metrics
+from redcal_spark.model.guard import failures
 from redcal_spark.model.pair import ReconciledPair
-from redcal_spark.model.verdict import failures
 from redcal_spark.report.write import report_run
 from redcal_spark.runs.job import Job
-from redcal_spark.runs.outcome import Outcome, summary
+from redcal_spark.runs.outcome import Outcome
 
 log_line = logging.getLogger("redcal_spark.cli")
 
@@ -91,7 +89,7 @@ def _ended(options: argparse.Namespace, job: Job, outcome: Outcome) -> int:
             "patches": row.patches,
             "rounds": row.rounds,
             "outputs": json.loads(row.outputs or "{}"),
-            "metrics": summary(outcome),
+            "metrics": json.loads(row.metrics or "{}"),
             "certificate": json.loads(row.certificate or "null"),
             "timings": json.loads(row.timings or "{}"),
             "report": told_page,
@@ -118,13 +116,9 @@ def _ended(options: argparse.Namespace, job: Job, outcome: Outcome) -> int:
         falls = certificate.falls(model_names(job))
         for line in (*certificate.headline(), *falls, *failures(certificate)):
             console_of(options).print(f"  {line}")
-    found = {
-        split: metrics
-        for split in ("fit", "holdout")
-        if (metrics := outcome.metrics(split)) is not None
-    }
+    losses = outcome.pair.losses
     print()
-    console_of(options).print(before_after(job, found))
+    console_of(options).print(before_and_after(outcome.metrics, model_names(job), losses))
     print()
     versions = json.loads(row.outputs or "{}")
     for name, table in job.tables._asdict().items():
@@ -147,10 +141,6 @@ def sums_may_differ(pair: ReconciledPair) -> bool:
 
 def patches_of(pair: ReconciledPair) -> str:
     return counted(len(pair.log), "patch", "patches")
-
-
-def before_after(job: Job, found: dict[str, tuple[Metrics, Metrics]]) -> Table:
-    return before_and_after(found, model_names(job), job.reconciler.losses)
 
 
 def model_names(job: Job) -> list[str]:

@@ -16,7 +16,7 @@ from redcal_spark import __version__
 from redcal_spark.backends.store import Commit, Store
 from redcal_spark.config.redaction import Redaction
 from redcal_spark.errors import RunError
-from redcal_spark.model.pair import SCHEMA_VERSION
+from redcal_spark.model.model_file import SCHEMA_VERSION
 from redcal_spark.runs import words_of_0_1
 
 RUNS_SCHEMA_VERSION = 4

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from redcal_spark.backends.spark.backend import ScannedOnSpark
 from redcal_spark.backends.spark.frames import layout_of, scan_frame
 from redcal_spark.backends.spark.scratch import Scratch
 from redcal_spark.backends.spark.stored_blocks import Stored
+from redcal_spark.model.fit import fit_scanned
 from tests.contract.cases import expected, made, table
 from tests.helpers import log_of, prefix, quietly, reconciler
 
@@ -31,8 +33,8 @@ def go_on(spark: Any, scratch: str, problem: tuple[str, int, int], cut: int, bud
         place = Scratch(spark, scratch)
         try:
             scan = scan_frame(frame, model.problem.scanner(layout), place, budget)
-            engine = scan.engine(model.problem.fitting_rules(layout))
-            return model.fit_gathered(scan.gathered, layout, prefix(log[:cut]), engine=engine)
+            kept = ScannedOnSpark(scan, layout, model.problem, place)
+            return fit_scanned(model.problem, kept, prefix(log[:cut]))
         finally:
             place.close()
 

@@ -197,8 +197,8 @@ class ScannedOnSpark:
         self._problem = problem
         self._scratch = scratch
 
-    def engine(self) -> Engine | None:
-        return self._scan.engine(self._problem.fitting_rules(self.layout))
+    def engine(self, problem: Problem, watched: bool = False) -> Engine:
+        return self._scan.engine(problem.fitting_rules(self.layout))
 
     def histories(self, pair: Fitted, seen: list[Point] | None) -> dict[str, list[Point]]:
         self.replayed = self._scan.active_rows
@@ -207,9 +207,7 @@ class ScannedOnSpark:
     def rows_at_hand(self) -> list[BlockScan] | None:
         if not self._scan.fits_the_driver:
             return None
-        engine = self.engine()  # collects the rows
-        assert engine is not None
-        engine.close()
+        self.engine(self._problem).close()  # collects the rows
         return self.gathered.fit.scans
 
     def again(self, problem: Problem) -> None:

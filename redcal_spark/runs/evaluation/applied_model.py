@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from redcal_spark.core.roles import UNKNOWN, Roles
+from redcal_spark.core.roles import Roles
 from redcal_spark.errors import RedcalError
 from redcal_spark.model.pair import ReconciledPair
 from redcal_spark.runs import earlier
@@ -46,13 +46,10 @@ def applied_by(job: Job, row: RunRow, given: ReconciledPair | None) -> Applied:
 
 def roles_applied(job: Job, row: RunRow) -> Roles:
     """What the rows were to the fit of the model, as far as the run that applied it could know."""
-    told = plain(row.progress)
-    run_id = told.get("model_of") if isinstance(told, dict) else None
-    found = [fitted for fitted in job.ledger.rows() if fitted.run_id == run_id]
-    then = plain(row.inputs)
-    if not found or not earlier.fitted_on(found[0], job.config, job.digest, then):
-        return UNKNOWN
-    return Roles(job.check_input(), job.split)
+    progress = plain(row.progress)
+    run_id = progress.get("model_of") if isinstance(progress, dict) else None
+    fitted = next((one for one in job.ledger.rows() if one.run_id == run_id), None)
+    return job.roles_of(fitted, plain(row.inputs))
 
 
 def _candidates(job: Job, row: RunRow) -> Iterator[tuple[RunRow, ReconciledPair | None]]:

@@ -63,15 +63,13 @@ def written_by(job: Job, row: RunRow, last: str | None) -> Written | str:
 
 
 def input_left(job: Job, row: RunRow, written: Written, why: str) -> Source:
-    """What the rows that were written still have of the input, which the job reads from now on."""
+    """What the rows that were written still have of the input."""
     rows = written.rows
-    job.read_instead(rows, columns_of(job, row))
-    made = job.reconciler
-    new = target_of(job.config).names(made.columns, made.losses).all(job.skip)
+    problem = job.reading(rows, columns_of(job, row)).problem
+    new = target_of(job.config).names(problem.columns, problem.losses).all(job.skip)
     new += [RUN_ID] if written.append else []
     left = job.work.only(rows, [name for name in rows.schema.names if name not in new])
-    job.read_instead(left, made.columns)
-    return Source(left, None, why)
+    return Source(job.reading(left, problem.columns), None, why)
 
 
 def of_input(job: Job, written: Written, source: Source) -> Table:
@@ -93,8 +91,8 @@ def check_rows(
     checked = Checked("rows", row.run_id, name, f"{how}; version {written.version}")
     made = (pair, target_of(job.config), roles)
     if source.why is not None:
-        told = "its input columns, and that all rows of the input are there and no others"
-        checked.unchecked.append(f"{name}, {told}: {source.why}")
+        left_out = "its input columns, and that all rows of the input are there and no others"
+        checked.unchecked.append(f"{name}, {left_out}: {source.why}")
     try:
         rows = of_input(job, written, source)
         columns = _columns(job, source.table, rows, made)
@@ -103,10 +101,10 @@ def check_rows(
             columns = [x for x in columns if x not in new]
             since = f"release {row.package_version} wrote none"
             checked.unchecked += [f"{name}, column {x!r}: {since}" for x in new]
-        found, checked.more = _compared(job, source.table, made, rows, columns, id)
-        if found and written.append:
-            found = _named_runs(job, row, written, source.table, made, columns, id) or found
-        checked.findings += found
+        gaps, checked.more = _compared(job, source.table, made, rows, columns, id)
+        if gaps and written.append:
+            gaps = _named_runs(job, row, written, source.table, made, columns, id) or gaps
+        checked.findings += gaps
         if source.why is None and made[1].mode == "merge":
             _check_others(job, row, written, source.table, checked)
     except (RedcalError, pa.ArrowException) as err:  # also types that nothing can hash
