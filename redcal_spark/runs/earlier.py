@@ -75,14 +75,12 @@ def pair_of(store: Store, patches: str, row: RunRow) -> ReconciledPair:
     check_kept(row)
     assert row.model is not None
     table = store.read(patches, {"run_id": row.run_id})
-    found = PatchLog() if table is None else log_of(table)
-    if row.status == "cut":  # the run found more than the guard kept
-        found = PatchLog(found[: row.patches])
-    if len(found) != (row.patches or 0):
-        raise RunError(
-            f"{patches} has {len(found)} of the {row.patches} patches of run {row.run_id}"
-        )
-    pair = ReconciledPair.from_json(json.loads(row.model) | {"log": found.to_json()})
+    log = PatchLog() if table is None else log_of(table)
+    if row.status == "cut":  # the run made more than the guard kept
+        log = PatchLog(log[: row.patches])
+    if len(log) != (row.patches or 0):
+        raise RunError(f"{patches} has {len(log)} of the {row.patches} patches of run {row.run_id}")
+    pair = ReconciledPair.from_json(json.loads(row.model) | {"log": log.to_json()})
     if row.certificate is None:
         return pair
     return replace(pair, certificate=Certificate.from_json(json.loads(row.certificate)))
@@ -116,5 +114,5 @@ def check_kept(row: RunRow) -> None:
 def changes(old: dict[str, Any], new: dict[str, Any]) -> str:
     """What differs between two identities of an input, in words."""
     changed = {key: new.get(key) for key, was in old.items() if was != new.get(key)}
-    told = [f"{key} was {old[key]}, is {now}" for key, now in changed.items()]
-    return "; ".join(told)[:300] or "it has other parts"
+    texts = [f"{key} was {old[key]}, is {now}" for key, now in changed.items()]
+    return "; ".join(texts)[:300] or "it has other parts"

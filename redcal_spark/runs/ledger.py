@@ -167,7 +167,7 @@ class Ledger:
         """Bring a run's row up to date, if its claim is still the one we know. Whether it was."""
         same = {"run_id": "run_id", "claim": "previous_claim"}
         self._store.merge(self.table, self._stored(row), same, row.commit, insert=False)
-        return [found.claim for found in self.rows(run_id=row.run_id)] == [row.claim]
+        return [stored.claim for stored in self.rows(run_id=row.run_id)] == [row.claim]
 
     def withdraw(self, row: RunRow) -> None:
         """Remove a run that need not be made."""
@@ -175,21 +175,21 @@ class Ledger:
 
     def forget(self, row: RunRow) -> None:
         """Remove a ledger that this run made, if it holds nothing else."""
-        if [found.run_id for found in self.rows()] == [row.run_id]:
+        if [known.run_id for known in self.rows()] == [row.run_id]:
             self._store.drop(self.table)
 
     def rows(self, **equal: str) -> list[RunRow]:
         """Runs, oldest first."""
-        found = self._store.read(self.table, equal)
+        stored = self._store.read(self.table, equal)
         names = [f.name for f in fields(RunRow)]
-        there = [] if found is None else [name for name in names if name in found.column_names]
-        missing = [] if found is None else sorted({*names} - {*there} - {*ADDED})
+        there = [] if stored is None else [name for name in names if name in stored.column_names]
+        missing = [] if stored is None else sorted({*names} - {*there} - {*ADDED})
         if missing:
             raise RunError(
                 f"{self.table}: a ledger of another release: it has no column {missing[0]!r}; "
                 "name a new one with output.runs"
             )
-        runs = (RunRow(**self._read(row)) for row in _of_today(found, names))
+        runs = (RunRow(**self._read(row)) for row in _of_today(stored, names))
         return sorted(runs, key=lambda row: (row.started_at, row.run_id))
 
     def _stored(self, row: RunRow) -> pa.Table:
@@ -206,8 +206,8 @@ class Ledger:
 
     def as_stored(self, run_id: str) -> list[dict[str, Any]]:
         """The rows of a run as the table has them, variables unresolved; one, if all is well."""
-        found = self._store.read(self.table, {"run_id": run_id})
-        return [dict.fromkeys(ADDED) | row for row in _of_today(found)]
+        stored = self._store.read(self.table, {"run_id": run_id})
+        return [dict.fromkeys(ADDED) | row for row in _of_today(stored)]
 
     def _read(self, row: dict[str, Any]) -> dict[str, Any]:
         read = {k: self._hidden.read_json(row[k]) for k in JSON_TEXTS if row.get(k) is not None}

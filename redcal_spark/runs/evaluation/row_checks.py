@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -10,7 +12,7 @@ from redcal_spark.backends.store import Table
 from redcal_spark.backends.target import RUN_ID, target_of
 from redcal_spark.backends.views import Made
 from redcal_spark.core.differences import Difference, differences
-from redcal_spark.core.multiset import FetchTask, Keyed, SumTask, gap, unpacked
+from redcal_spark.core.multiset import BucketGap, FetchTask, Keyed, SumTask, gap, unpacked
 from redcal_spark.core.roles import Roles
 from redcal_spark.errors import InputError, RedcalError, RunError
 from redcal_spark.model.pair import ReconciledPair
@@ -129,23 +131,26 @@ def _compared(
     keyed = Keyed(tuple(columns), id)
     sides = ((source, made), (rows, None))
     more = False
-    while True:
-        sums = [unpacked(job.work.compared(table, SumTask(keyed), how)) for table, how in sides]
-        found = gap(keyed, *sums)
-        if found is None:
-            return [], more
-        more = more or found.more
-        if not found.too_wide:
-            break
-        keyed = found.keyed
-    must, there = (
-        _table(job.work.compared(table, FetchTask(keyed, found.buckets), how), columns)
-        for table, how in sides
-    )
-    return differences(must, there, columns, [] if id is None else [id]), more
+    while (place := _gap(job, keyed, sides)) is not None:
+        more = more or place.more
+        keyed = place.keyed
+        if not place.too_wide:
+            task = FetchTask(keyed, place.buckets)
+            must, there = (_fetched(job, table, task, how, columns) for table, how in sides)
+            return differences(must, there, columns, [] if id is None else [id]), more
+    return [], more
 
 
-def _table(batches: list[pa.RecordBatch], columns: list[str]) -> pa.Table:
+def _gap(job: Job, keyed: Keyed, sides: Sequence[tuple[Table, Made | None]]) -> BucketGap | None:
+    """Where two multisets differ, by the sums of their rows."""
+    sums = [unpacked(job.work.compared(table, SumTask(keyed), how)) for table, how in sides]
+    return gap(keyed, *sums)
+
+
+def _fetched(
+    job: Job, table: Table, task: FetchTask, made: Made | None, columns: list[str]
+) -> pa.Table:
+    batches = job.work.compared(table, task, made)
     if not batches:
         return pa.table({name: pa.nulls(0) for name in columns})
     return pa.Table.from_batches(batches)
@@ -162,17 +167,12 @@ def _named_runs(
 ) -> list[Difference]:
     """The same differences, with rows that now name a run that the ledger does not know."""
     keyed = Keyed(tuple(columns), id)
-    everything = written.everything
-    sums = [
-        unpacked(job.work.compared(table, SumTask(keyed), how))
-        for table, how in ((source, made), (written.rows, None))
-    ]
-    found = gap(keyed, *sums)
-    if found is None or found.too_wide:
+    place = _gap(job, keyed, ((source, made), (written.rows, None)))
+    if place is None or place.too_wide:
         return []
-    task = FetchTask(keyed, found.buckets)
-    must = _table(job.work.compared(source, task, made), columns)
-    there = _table(job.work.compared(everything, task, None), [*columns, RUN_ID])
+    task = FetchTask(keyed, place.buckets)
+    must = _fetched(job, source, task, made, columns)
+    there = _fetched(job, written.everything, task, None, [*columns, RUN_ID])
     known = [one.run_id for one in job.ledger.rows() if one.run_id != row.run_id]
     ours = pc.invert(pc.is_in(there[RUN_ID].cast(pa.string()), pa.array(known, pa.string())))
     there = there.filter(ours)
@@ -192,14 +192,14 @@ def _check_others(job: Job, row: RunRow, written: Written, source: Table, checke
             before = job.store.open(name, first - 1)
             old = job.work.with_ids(before, source, id, False)
             columns = list(dict.fromkeys([*before.schema.names, *rows.schema.names]))
-            found, more = _compared(job, old, None, rows, columns, id)
+            gaps, more = _compared(job, old, None, rows, columns, id)
         except (InputError, RunError) as err:
-            told = f"{name}, rows whose {id} the input has not, left by earlier runs: {err}"
+            left = f"{name}, rows whose {id} the input has not, left by earlier runs"
             if job.work.first(rows, [id]) is not None:
-                checked.unchecked.append(told)
+                checked.unchecked.append(f"{left}: {err}")
             return
     else:
         nothing = job.work.with_ids(source, source, id, False)
-        found, more = _compared(job, nothing, None, rows, rows.schema.names, id)
-    checked.findings += found
+        gaps, more = _compared(job, nothing, None, rows, rows.schema.names, id)
+    checked.findings += gaps
     checked.more = checked.more or more
