@@ -35,8 +35,8 @@ class Explained:
     table: str
     version: int | None
     count: int
-    rows: tuple[Explanation | str, ...]
     notes: tuple[str, ...]
+    rows: tuple[Explanation | str, ...]
 
     def to_json(self) -> dict[str, Any]:
         """{run_id, id, table, version, count, notes, rows}: rows as `Explanation.to_json`.
@@ -44,15 +44,7 @@ class Explained:
         A row that cannot be used is {problem} instead.
         """
         rows = [{"problem": r} if isinstance(r, str) else r.to_json() for r in self.rows]
-        return {
-            "run_id": self.run_id,
-            "id": self.id,
-            "table": self.table,
-            "version": self.version,
-            "count": self.count,
-            "notes": list(self.notes),
-            "rows": rows,
-        }
+        return vars(self) | {"notes": list(self.notes), "rows": rows}
 
 
 def explain_id(job: Job, run: RunRow, text: str) -> Explained:
@@ -73,7 +65,7 @@ def explain_id(job: Job, run: RunRow, text: str) -> Explained:
         shown = f"the first {first.num_rows}" if count > first.num_rows else "each"
         notes.append(f"{count:,} rows have {id} = {text}: {shown} of them is explained")
     rows = tuple(_explained(job, pair, first.slice(i, 1)) for i in range(first.num_rows))
-    return Explained(run.run_id, text, table.name, version, count, rows, tuple(notes))
+    return Explained(run.run_id, text, table.name, version, count, tuple(notes), rows)
 
 
 def _explained(job: Job, pair: ReconciledPair, row: pa.Table) -> Explanation | str:

@@ -98,9 +98,8 @@ def _with_strays(
     known = pa.array([row.run_id for row in job.ledger.rows()], pa.string())
     strays = table.filter(pc.invert(pc.is_in(table[RUN_ID].cast(pa.string()), known)))
     gaps = differences(expected, pa.concat_tables([ours, strays]), columns, keys)
-    return [one for one in gaps if one.problem != "extra" or one.row in _rows(ours, one.row)]
 
+    def is_ours(one: Difference) -> bool:
+        return one.row in ours.select(list(one.row)).to_pylist()
 
-def _rows(table: pa.Table, named: dict[str, Any]) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = table.select(list(named)).to_pylist()
-    return rows
+    return [one for one in gaps if one.problem != "extra" or is_ours(one)]
