@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-faults lint types docs docs-serve pages results fuzz bench bench-scale format lock licences audit-deps clean
+.PHONY: help demo test test-fast test-all test-faults lint types docs docs-serve pages results fuzz bench bench-scale format lock licences audit-deps clean
 
 # The first of these that is Python 3.11 or later and can make a venv; or say `make PYTHON=...`.
 CANDIDATES := python3.11 python3
@@ -33,11 +33,17 @@ $(DEMO_READY): requirements-demo.lock setup.py | .venv/bin/python
 demo: $(DEMO_READY) ## reconcile two models on the bundled example
 	.venv/bin/redcal demo
 
+# Two processes: one has all tests that start a JVM, the other one the rest.
+PYTEST := .venv/bin/python -m pytest -n 2 --dist loadgroup
+
 test: $(READY) ## run all tests but the slow ones
-	.venv/bin/python -m pytest -m "not slow" --durations=25
+	$(PYTEST) -m "not slow" --durations=25
+
+test-fast: $(READY) ## run the tests that start no JVM
+	$(PYTEST) -m "not slow and not spark"
 
 test-all: $(READY) ## run every test
-	.venv/bin/python -m pytest
+	$(PYTEST)
 
 lint: $(READY) ## check rules and layout (ruff)
 	.venv/bin/ruff check .

@@ -47,6 +47,7 @@ DEV = [
     "pre-commit>=3.7",
     "pytest>=8.2",
     "pytest-timeout>=2.3",
+    "pytest-xdist>=3.6",
     "ruff>=0.8",
     "scipy>=1.12",
     "types-PyYAML>=6",

@@ -25,6 +25,16 @@ WORKER_PACKAGES = ("numpy", "pyarrow", "pyspark", "py4j")
 # JVMs of tests live too short for the optimising compiler to pay: without it they need two thirds
 # of the time.
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# A session of tests sees thousands of tables and jobs. By default Delta remembers the last 10,000
+# tables for an hour, Spark the plans of the last 1,000 queries: that fills the heap, and half an
+# hour goes into collecting garbage.
+FORGETFUL = {
+    "spark.databricks.delta.delta.log.cacheSize": "20",
+    "spark.sql.ui.retainedExecutions": "2",
+    "spark.ui.retainedJobs": "2",
+    "spark.ui.retainedStages": "2",
+    "spark.ui.retainedTasks": "50",
+}
 LOOPBACK = ("127.0.0.1", "127.0.0.2")  # a speculative copy of a task wants another host
 
 
@@ -52,7 +62,7 @@ def classic(folder: Path) -> Any:
     from redcal_spark.backends.spark.session import local_session
 
     settings = {"master": "local[2,4]", "spark.sql.warehouse.dir": str(folder / "warehouse")}
-    return local_session(**settings)
+    return local_session(**settings, **FORGETFUL)
 
 
 def connect(folder: Path) -> Any:
@@ -64,7 +74,7 @@ def connect(folder: Path) -> Any:
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.remote("local[2]")
-    for key, value in LOCAL.items():
+    for key, value in (LOCAL | FORGETFUL).items():
         builder = builder.config(key, value)
     builder = builder.config("spark.sql.warehouse.dir", str(folder / "warehouse"))
     with warnings.catch_warnings():

@@ -28,8 +28,13 @@ def scratch(tmp_path: Path) -> str:
     return str(folder)
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         here = Path(__file__).parent / "spark" in item.path.parents
-        if here or "spark" in getattr(item, "fixturenames", ()):
+        jvm = here or "spark" in getattr(item, "fixturenames", ())
+        if jvm:
             item.add_marker("spark")
+        # One process has all that starts a JVM: there is one at a time, and its session is shared.
+        # The rest goes by file, so that what a module makes for all its tests is made once.
+        item.add_marker(pytest.mark.xdist_group("spark" if jvm else item.path.name))
