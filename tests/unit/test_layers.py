@@ -167,7 +167,7 @@ LONG = {
     "report/summary.py": 400,
     "config/section.py": 390,
     "core/kernel.py": 390,
-    "backends/backend.py": 390,
+    "backends/backend.py": 400,
     "report/actions.py": 375,
     "core/losses.py": 360,
     "backends/local/files.py": 360,
