@@ -6,26 +6,29 @@ import json
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from functools import cached_property
 from typing import Any
 
 from redcal_spark.backends.backend import Backend, Scan, check_rows
-from redcal_spark.backends.inputs import open_input, split_of
+from redcal_spark.backends.inputs import open_input, pinned, split_of
 from redcal_spark.backends.store import Table
 from redcal_spark.backends.target import RUN_ID, target_of
-from redcal_spark.certificate.certify import DELTA
+from redcal_spark.certificate.certify import DELTA, Certificate
 from redcal_spark.config.schema import Config
+from redcal_spark.config.section import sibling
 from redcal_spark.core.columns import Columns, Layout, plan
 from redcal_spark.core.fixed_point import exact
+from redcal_spark.core.patches import PatchLog
 from redcal_spark.core.problem import Problem
 from redcal_spark.core.roles import UNKNOWN, Roles
 from redcal_spark.errors import InputError, RunError, UsageError
 from redcal_spark.model.pair import ReconciledPair
 from redcal_spark.model.reconciler import Reconciler
-from redcal_spark.runs import earlier
 from redcal_spark.runs.ledger import Ledger, RunRow, config_digest
 from redcal_spark.runs.listener import Listener
+from redcal_spark.runs.tables import log_of
 from redcal_spark.settings import of_a_job
 
 
@@ -56,6 +59,10 @@ class Job:
     def reading(self, table: Table, columns: Columns) -> Job:
         """The same job on another table: one that its input was, or what is left of it."""
         return Job(self.config, self.work, self.listener, (table, columns))
+
+    def as_of(self, identity: Any) -> Job:
+        """The same job on its input in the versions that a run read."""
+        return self.reading(*open_input(self.store, pinned(self.config.input, identity)))
 
     # --- what is there --------------------------------------------------------------------------
 
@@ -221,22 +228,76 @@ class Job:
         return RUN_ID in there.schema.names and self.work.first(of_run, [RUN_ID]) is not None
 
     def find(self, run_id: str | None = None) -> RunRow:
-        """A run by its id, or the last one of this configuration that has a log."""
-        patches = earlier.patches_of(self.config.recorded())
-        return earlier.with_a_log(self.ledger, patches, self.digest, run_id)
+        """A run by its id, the `latest` of all, or the last of this configuration that has a log.
+
+        Other targets may share the ledger: the table of patches is the one that has the logs.
+        """
+        patches = patches_of(self.config.recorded())
+        rows = [
+            row
+            for row in self.ledger.rows()
+            if row.model is not None and patches_of(json.loads(row.config)) == patches
+        ]
+        if run_id is not None and run_id != "latest":
+            rows = [row for row in rows if row.run_id == run_id]
+            if not rows:
+                raise UsageError(f"no run {run_id!r} with a log in {self.ledger.table}")
+        elif run_id is None:
+            rows = [row for row in rows if row.config_digest == self.digest]
+        if not rows:
+            raise UsageError(
+                f"no finished run of this configuration in {self.ledger.table}; "
+                "start one with: redcal fit -c FILE"
+            )
+        return rows[-1]
 
     def pair_of(self, row: RunRow) -> ReconciledPair:
         """The model of a run, from ledger and patches."""
-        return earlier.pair_of(self.store, self.tables.patches, row)
+        row.check_kept()
+        assert row.model is not None
+        table = self.store.read(self.tables.patches, {"run_id": row.run_id})
+        log = PatchLog() if table is None else log_of(table)
+        if row.status == "cut":  # the run made more than the guard kept
+            log = PatchLog(log[: row.patches])
+        if len(log) != (row.patches or 0):
+            raise RunError(
+                f"{self.tables.patches} has {len(log)} of the {row.patches} patches of run "
+                f"{row.run_id}"
+            )
+        pair = ReconciledPair.from_json(json.loads(row.model) | {"log": log.to_json()})
+        if row.certificate is None:
+            return pair
+        return replace(pair, certificate=Certificate.from_json(json.loads(row.certificate)))
 
     def roles_of(self, fitted: RunRow | None, identity: Any) -> Roles:
         """What the rows of an input were to a run that was fitted; unknown, if it read others.
 
         fitted: None, if nobody knows which run the model is of.
         """
-        if fitted is None or not earlier.fitted_on(fitted, self.config, self.digest, identity):
+        if fitted is None or not self._fitted_on(fitted, identity):
             return UNKNOWN
         return Roles(self.check_input(), self.split)
+
+    def _fitted_on(self, row: RunRow, identity: Any) -> bool:
+        """Whether a run was fitted on these very rows, read and split as the configuration says.
+
+        A variable may stand for another value by now; the digest knows, as it is of the values.
+        """
+        if json.loads(row.inputs) != identity:
+            return False
+        if row.config_digest == self.digest:
+            return True
+        ours, theirs = (
+            {key: value for key, value in tree["input"].items() if key != "version"}
+            for tree in (self.config.recorded(), json.loads(row.config))
+        )
+        return ours == theirs and "${" not in json.dumps(ours)
+
+
+def patches_of(recorded: dict[str, Any]) -> str:
+    """The table of patches in a configuration as it was written."""
+    output = recorded["output"]
+    return str(output.get("patches") or sibling(output["table"], "patches"))
 
 
 @contextmanager

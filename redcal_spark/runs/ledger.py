@@ -15,7 +15,7 @@ import pyarrow as pa
 from redcal_spark import __version__
 from redcal_spark.backends.store import Commit, Store
 from redcal_spark.config.redaction import Redaction
-from redcal_spark.errors import RunError
+from redcal_spark.errors import RunError, UsageError
 from redcal_spark.model.model_file import SCHEMA_VERSION
 from redcal_spark.runs import words_of_0_1
 
@@ -84,8 +84,13 @@ class RunRow:
     def finished(self) -> bool:
         return self.status in FINISHED and self.outputs is not None and self.pruned_at is None
 
-    def to_table(self) -> pa.Table:
-        return pa.Table.from_pylist([vars(self)], schema=SCHEMA)
+    def check_kept(self) -> None:
+        """Refuse a run that was pruned."""
+        if self.pruned_at is not None:
+            raise UsageError(
+                f"run {self.run_id} was pruned at {self.pruned_at:%Y-%m-%d %H:%M:%S} UTC: its "
+                "patches, history and metrics are gone (redcal runs --prune)"
+            )
 
     @classmethod
     def new(cls, **given: Any) -> RunRow:
@@ -170,7 +175,8 @@ class Ledger:
         # an error may spell a value in its own way, and nobody needs it back
         error = None if row.error is None else hide.text(row.error)
         stored = replace(row, **new, error=error, digests=None)
-        return replace(stored, digests=json.dumps(cell_digests(asdict(stored)))).to_table()
+        sealed = replace(stored, digests=json.dumps(cell_digests(asdict(stored))))
+        return pa.Table.from_pylist([vars(sealed)], schema=SCHEMA)
 
     def as_stored(self, run_id: str) -> list[dict[str, Any]]:
         """The rows of a run as the table has them, variables unresolved; one, if all is well."""

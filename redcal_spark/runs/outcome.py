@@ -6,15 +6,14 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from redcal_spark.core.history import Point, before_and_after
+from redcal_spark.core.history import before_and_after
 from redcal_spark.core.metrics import Metrics
 from redcal_spark.core.scan import ScanResult
 from redcal_spark.model.audit import audits
+from redcal_spark.model.guard import Histories
 from redcal_spark.model.pair import ReconciledPair
 from redcal_spark.runs.ledger import RunRow
 from redcal_spark.runs.tables import measurements
-
-Histories = dict[str, list[Point]]
 
 
 @dataclass(frozen=True)

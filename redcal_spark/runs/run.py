@@ -18,7 +18,7 @@ from redcal_spark.core.patches import Patch, PatchLog
 from redcal_spark.core.roles import Roles
 from redcal_spark.errors import RedcalError, ScratchError
 from redcal_spark.model.fit import fit_scanned
-from redcal_spark.model.guard import verdict
+from redcal_spark.model.guard import Histories, verdict
 from redcal_spark.model.pair import ReconciledPair
 from redcal_spark.runs import signals
 from redcal_spark.runs.claim import Claim
@@ -46,6 +46,7 @@ class Run:
     def __init__(self, job: Job, claim: Claim, new_ledger: bool):
         self.job = job
         self.claim = claim
+        self.identity = json.loads(claim.row.inputs)  # of the input
         self.written: dict[str, int] = {}
         self._new_ledger = new_ledger
         self._counters = job.work.counters
@@ -93,8 +94,8 @@ class Run:
 
     # --- fit ------------------------------------------------------------------------------------
 
-    def fit(self, identity: Any, *, apply: bool) -> Outcome:
-        """Scan, fit, look at holdout rows, certify. apply: and write the rows."""
+    def fit(self) -> Outcome:
+        """Scan, fit, look at holdout rows, certify; and write the rows, if that is the command."""
         progress = Progress(self.job.store, self.job.tables.patches, self.claim)
         if self.claim.resumed is not None:
             self.job.listener.note(
@@ -102,19 +103,19 @@ class Run:
                 "there"
             )
         try:
-            return self._fit(progress, identity, apply)
+            return self._fit(progress)
         except ScratchError as err:  # the patches that were found before it stand
             self.job.listener.note(f"{err}; {self.job.input.name} is scanned anew")
-            return self._fit(progress, identity, apply)
+            return self._fit(progress)
 
-    def _fit(self, progress: Progress, identity: Any, apply: bool) -> Outcome:
+    def _fit(self, progress: Progress) -> Outcome:
         scan = self._scan()
         try:
             pair = self._fit_scanned(scan, progress)
             pair, histories = self._holdout_pass(scan, pair)
         finally:
             scan.close()  # the rest needs no scratch, and the disk may need the room
-        return self._finish(scan, pair, histories, progress, identity, apply)
+        return self._finish(scan, pair, histories, progress)
 
     def _scan(self) -> Scan:
         with self._timed("scan"), self._counters.timed("scan") as made:
@@ -148,9 +149,7 @@ class Run:
             self._seen.append(Point(self._steps, len(self._seen), totals))
         self.job.listener.round(first, metrics)
 
-    def _holdout_pass(
-        self, scan: Scan, pair: ReconciledPair
-    ) -> tuple[ReconciledPair, dict[str, list[Point]]]:
+    def _holdout_pass(self, scan: Scan, pair: ReconciledPair) -> tuple[ReconciledPair, Histories]:
         """The one pass after the fit; what the guard keeps, and its certificate."""
         job = self.job
         with self.phase("holdout"), self._counters.timed("holdout") as made:
@@ -168,10 +167,8 @@ class Run:
         self,
         scan: Scan,
         pair: ReconciledPair,
-        histories: dict[str, list[Point]],
+        histories: Histories,
         progress: Progress,
-        identity: Any,
-        apply: bool,
     ) -> Outcome:
         """Write all tables; the ledger comes last."""
         job, tables, gathered = self.job, self.job.tables, scan.gathered
@@ -181,9 +178,9 @@ class Run:
             self.written[tables.history] = job.store.write(
                 tables.history, HISTORY, table.to_batches(), "append", self._commit()
             )
-        if apply:
-            self._write_rows(pair, identity, Roles(scan.layout, job.split), gathered.rows)
-        job.check_unchanged(identity)
+        if self.claim.row.command == "run":
+            self._write_rows(pair, Roles(scan.layout, job.split), gathered.rows)
+        job.check_unchanged(self.identity)
         counts = counts_of(gathered, pair)
         self.write_metrics(pair, counts, histories)
         row = self.end(pair.status, **counts, **ledger_cells(pair, histories))
@@ -191,25 +188,22 @@ class Run:
 
     # --- apply ----------------------------------------------------------------------------------
 
-    def apply(self, pair: ReconciledPair, identity: Any, roles: Roles) -> Outcome:
+    def apply(self, pair: ReconciledPair, roles: Roles) -> Outcome:
         """Write the input's rows with a pair's scores and actions."""
-        rows = self._write_rows(pair, identity, roles)
+        rows = self._write_rows(pair, roles)
         self.write_metrics(pair, {"rows": rows})
         return Outcome(self.end(pair.status, rows=rows), pair)
 
-    def _write_rows(
-        self, pair: ReconciledPair, identity: Any, roles: Roles, known: int | None = None
-    ) -> int:
+    def _write_rows(self, pair: ReconciledPair, roles: Roles, known: int | None = None) -> int:
         """How many rows were written. A source that changed stops the write.
 
         roles: what the rows were to the fit. known: how many rows the input has.
         """
         job = self.job
-        rows = job.input.count()
         with (
-            self.phase("apply", rows),
+            self.phase("apply", job.input.count()),
             self._counters.timed("apply") as made,
-            job.blaming_changes(identity),
+            job.blaming_changes(self.identity),
         ):
             self.written[job.tables.table], written = job.work.write_rows(
                 job.input,
@@ -217,7 +211,7 @@ class Run:
                 target_of(job.config),
                 self._commit(),
                 job.listener.advance,
-                lambda: job.check_unchanged(identity),
+                lambda: job.check_unchanged(self.identity),
                 roles,
             )
             made.rows = written if known is None else known  # a MERGE tells what it changed
@@ -230,7 +224,7 @@ class Run:
         self,
         pair: ReconciledPair,
         counts: Mapping[str, int],
-        histories: Mapping[str, list[Point]] | None = None,
+        histories: Histories | None = None,
     ) -> None:
         """histories: none for a run that only applied a model."""
         store, name, commit = self.job.store, self.job.tables.metrics, self._commit()

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from typing import Any
 
-from redcal_spark.backends.inputs import open_input, pinned
 from redcal_spark.errors import RunError, UsageError
 from redcal_spark.model.pair import ReconciledPair
-from redcal_spark.runs import earlier
 from redcal_spark.runs.claim import Claim, take
 from redcal_spark.runs.job import Job
-from redcal_spark.runs.ledger import RunRow, fingerprint
+from redcal_spark.runs.ledger import UNFINISHED, Ledger, RunRow, fingerprint
 from redcal_spark.runs.outcome import Outcome
 from redcal_spark.runs.run import Run
 
@@ -29,16 +28,16 @@ def fit(job: Job, *, force: bool = False, wait: bool = False) -> Outcome:
 
 def resume(job: Job, run_id: str | None = None, *, wait: bool = False) -> Outcome:
     """Go on with a run that did not finish, on the input that it started with."""
-    row = earlier.unfinished(job.ledger, job.digest, run_id)
+    row = _unfinished(job.ledger, job.digest, run_id)
     if run_id is None and row.command == "run":
         _check_not_overtaken(job, row)
     job.listener.note(f"resuming run {row.run_id} ({row.command}), {row.status}")
     then = json.loads(row.inputs)
-    job = job.reading(*open_input(job.store, pinned(job.config.input, then)))
+    job = job.as_of(then)
     if (identity := job.input.identity()) != then:
         raise RunError(
             f"run {row.run_id} cannot be resumed: {job.input.name} is no longer what it was "
-            f"({earlier.changes(then, identity)}); start a new one with: redcal run"
+            f"({_changes(then, identity)}); start a new one with: redcal run"
         )
     return _fit(job, row.command, False, wait, row.fingerprint)
 
@@ -54,20 +53,14 @@ def apply(
     identity = job.input.identity()
     roles = job.roles_of(fitted, identity)  # a file that changes from here on voids the run
     mark = fingerprint(job.digest, identity, "apply", pair.to_json())
-    model = None if fitted is None else json.dumps({"model_of": fitted.run_id})
-    run = claimed(job, applying(job, mark, "apply", identity, pair, progress=model), wait=wait)
+    row = new_row(job, mark, "apply", identity, pair)
+    if fitted is not None:
+        row = replace(row, progress=json.dumps({"model_of": fitted.run_id}))
+    run = claimed(job, row, wait=wait)
     if isinstance(run, Outcome):
         return run
     with run.working():
-        return run.apply(pair, identity, roles)
-
-
-def applying(
-    job: Job, mark: str, command: str, identity: Any, pair: ReconciledPair, **given: Any
-) -> RunRow:
-    """The row of a run that applies a model."""
-    counts = {"patches": len(pair.log), "rounds": pair.log.rounds}
-    return _new_row(job, mark, command, identity, **counts, **given)
+        return run.apply(pair, roles)
 
 
 def claimed(
@@ -98,22 +91,26 @@ def _fit(job: Job, command: str, force: bool, wait: bool, mark: str | None = Non
     job.check(rows=apply)
     identity = job.input.identity()
     mark = mark or fingerprint(job.digest, identity, command)
-    row = _new_row(job, mark, command, identity)
+    row = new_row(job, mark, command, identity)
     run = claimed(job, row, force=force, wait=wait, apply=apply)
     if isinstance(run, Outcome):
         return run
     with run.working():
-        return run.fit(identity, apply=apply)
+        return run.fit()
 
 
-def _new_row(job: Job, mark: str, command: str, identity: Any, **given: Any) -> RunRow:
+def new_row(
+    job: Job, mark: str, command: str, identity: Any, pair: ReconciledPair | None = None
+) -> RunRow:
+    """The row of a run that starts now. pair: the model that it applies."""
     return RunRow.new(
         fingerprint=mark,
         config_digest=job.digest,
         command=command,
         config=json.dumps(job.config.recorded()),
         inputs=json.dumps(identity),
-        **given,
+        patches=None if pair is None else len(pair.log),
+        rounds=None if pair is None else pair.log.rounds,
     )
 
 
@@ -127,3 +124,32 @@ def _check_not_overtaken(job: Job, row: RunRow) -> None:
             f"run {row.run_id} is older than run {last}, whose rows {table} has: they would be "
             f"replaced; if that is meant: redcal resume --run {row.run_id}"
         )
+
+
+def _unfinished(ledger: Ledger, digest: str, run_id: str | None) -> RunRow:
+    """A run to go on with: by its id, or the last one of a configuration."""
+    rows = [row for row in ledger.rows() if row.command in ("run", "fit")]
+    if run_id is not None:
+        rows = [row for row in rows if row.run_id == run_id]
+        if not rows:
+            raise UsageError(f"no run {run_id!r} in {ledger.table}")
+        rows[-1].check_kept()
+        if rows[-1].status not in UNFINISHED:
+            raise UsageError(f"run {run_id} is finished: {rows[-1].status}")
+    rows = [row for row in rows if row.status in UNFINISHED and row.pruned_at is None]
+    if rows and all(row.config_digest != digest for row in rows):
+        raise UsageError(
+            f"run {rows[-1].run_id} is of another configuration than this one; it cannot be "
+            "resumed with it"
+        )
+    rows = [row for row in rows if row.config_digest == digest]
+    if not rows:
+        raise UsageError(f"nothing to resume: no unfinished run in {ledger.table}")
+    return rows[-1]
+
+
+def _changes(old: dict[str, Any], new: dict[str, Any]) -> str:
+    """What differs between two identities of an input, in words."""
+    changed = {key: new.get(key) for key, was in old.items() if was != new.get(key)}
+    texts = [f"{key} was {old[key]}, is {now}" for key, now in changed.items()]
+    return "; ".join(texts)[:300] or "it has other parts"

@@ -17,7 +17,7 @@ from redcal_spark.runs.job import Job
 from redcal_spark.runs.ledger import digest
 from redcal_spark.runs.outcome import Outcome
 from redcal_spark.runs.run import Run
-from redcal_spark.runs.start import applying, claimed
+from redcal_spark.runs.start import claimed, new_row
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ def stream(
         raise UsageError(stream.other_model)
     mark = digest({"checkpoint": stream.checkpoint})  # one at a time works on it
     _check_rows_stand(job, mark, stream)
-    run = claimed(job, applying(job, mark, "stream", stream.identity, pair), wait=wait)
+    run = claimed(job, new_row(job, mark, "stream", stream.identity, pair), wait=wait)
     if isinstance(run, Outcome):
         return run
     table, commit, counters = job.tables.table, run.claim.row.commit, job.work.counters

@@ -9,9 +9,8 @@ from typing import Any
 from redcal_spark.core.roles import Roles
 from redcal_spark.errors import RedcalError
 from redcal_spark.model.pair import ReconciledPair
-from redcal_spark.runs import earlier
 from redcal_spark.runs.evaluation.redone import plain
-from redcal_spark.runs.job import Job
+from redcal_spark.runs.job import Job, patches_of
 from redcal_spark.runs.ledger import RunRow, fingerprint
 
 
@@ -54,13 +53,13 @@ def roles_applied(job: Job, row: RunRow) -> Roles:
 
 def _candidates(job: Job, row: RunRow) -> Iterator[tuple[RunRow, ReconciledPair | None]]:
     """Fitted runs of this ledger, the newest first."""
-    patches = earlier.patches_of(job.config.recorded())
+    patches = patches_of(job.config.recorded())
     for fitted in reversed(job.ledger.rows()):
         config: Any = plain(fitted.config)
         if fitted.model is None or fitted.pruned_at is not None or not isinstance(config, dict):
             continue
         try:
-            if earlier.patches_of(config) == patches:
+            if patches_of(config) == patches:
                 yield fitted, job.pair_of(fitted)
         except (RedcalError, LookupError, TypeError, ValueError):
             yield fitted, None  # something of it was changed

@@ -16,7 +16,6 @@ from redcal_spark.core.metrics import Metrics, Totals
 from redcal_spark.core.output_columns import OutputNames
 from redcal_spark.errors import InputError, RedcalError, RunError, UsageError
 from redcal_spark.model.pair import ReconciledPair
-from redcal_spark.runs.earlier import check_kept
 from redcal_spark.runs.evaluation.applied_model import Applied, applied_by, roles_applied
 from redcal_spark.runs.evaluation.findings import Checked, Result, result
 from redcal_spark.runs.evaluation.ledger_checks import check_ledger, expected_of, lost
@@ -128,7 +127,7 @@ def _evaluate(
 ) -> None:
     sealed = _sealed(job, row)
     if sealed:
-        check_kept(row)
+        row.check_kept()
         if row.status in UNFINISHED:
             why = f"run {row.run_id} did not finish ({row.status}): go on with: redcal resume"
             evaluation.checked.append(Checked("run", row.run_id, job.tables.runs, unchecked=[why]))

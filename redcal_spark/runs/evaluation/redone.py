@@ -7,7 +7,6 @@ import warnings
 from dataclasses import dataclass
 from typing import Any
 
-from redcal_spark.backends.inputs import open_input, pinned
 from redcal_spark.backends.store import Table
 from redcal_spark.certificate.patch_checks import recheck
 from redcal_spark.config.load import config_from_tree
@@ -97,9 +96,8 @@ def source_of(job: Job, row: RunRow) -> Source | str:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", JoinWarning)  # the run itself has warned
-                chosen = pinned(job.config.input, then) if given == "then" else job.config.input
-                table, columns = open_input(job.store, chosen)
-                identity = table.identity()
+                source = job.as_of(then) if given == "then" else Job(job.config, job.work)
+                identity = source.input.identity()
         except (InputError, RunError) as err:
             why = str(err)
             continue
@@ -107,8 +105,8 @@ def source_of(job: Job, row: RunRow) -> Source | str:
             continue
         mark = fingerprint(row.config_digest, identity, row.command)
         if identity == then or mark == row.fingerprint:
-            return Source(job.reading(table, columns), identity)
-        why = f"{table.name} is no longer what it was"
+            return Source(source, identity)
+        why = f"{source.input.name} is no longer what it was"
     return why
 
 
