@@ -27,7 +27,7 @@ BASE = [
 # The pair that the tests run on; delta-spark 4.4.1 has no jars in the Maven repository.
 SPARK = ["pyspark>=4.2,<4.3", "delta-spark>=4.4,<4.5,!=4.4.1"]
 
-REPORT = ["matplotlib>=3.8", "jinja2>=3.1"]
+REPORT = ["jinja2>=3.1"]
 
 # What `pyspark[connect]` asks for, so that the contract suite can run through Spark Connect.
 CONNECT = [
@@ -41,6 +41,8 @@ DEV = [
     *CONNECT,
     "hypothesis>=6.100",
     "jsonschema>=4.20",
+    # For the notebooks and the charts of the benchmarks.
+    "matplotlib>=3.8",
     "mypy>=1.13",
     "pandas-stubs>=2.2,<3",
     "polars>=1.0",

@@ -1,4 +1,4 @@
-"""What can go wrong, told to the person who can mend it."""
+"""What can go wrong, for the person who can mend it."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ class JoinWarning(UserWarning):
     """Rows that a join left out, as asked."""
 
 
-def warn(told: str, category: type[UserWarning]) -> None:
+def warn(text: str, category: type[UserWarning]) -> None:
     """Warn at the line outside of this package that led here: that is the user's."""
     level, frame = 1, sys._getframe()
     package = __name__.partition(".")[0]
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(package):
         level, frame = level + 1, frame.f_back
-    warnings.warn(told, category, stacklevel=level)
+    warnings.warn(text, category, stacklevel=level)

@@ -13,8 +13,12 @@ from contextvars import ContextVar
 from functools import wraps
 from typing import Any, Literal, ParamSpec, TypeVar
 
+MAX_CLASSES = 16_384  # up to which products of scores and costs are exact
+
 P = ParamSpec("P")
 T = TypeVar("T")
+
+MAX_CLASSES = 16_384  # of losses and of scores, in a configuration as in data
 
 # Arguments in Python, and the keys of a configuration that mean the same.
 KEYS = {

@@ -21,8 +21,9 @@ from redcal_spark.backends.backend import LocalScan
 from redcal_spark.backends.local.scan import scan_pieces
 from redcal_spark.core.blocks import Block, label_rows
 from redcal_spark.core.columns import Layout
-from redcal_spark.core.kernel import Rows, Rules
+from redcal_spark.core.kernel import Rules
 from redcal_spark.core.patches import PatchLog
+from redcal_spark.core.rows import Rows
 from redcal_spark.core.scan import ScanResult, each_alone
 from redcal_spark.core.splits import Split
 from redcal_spark.errors import GridWarning, ScoreWarning

@@ -48,7 +48,7 @@ def calibrate(region: Region, model: int, bound: int, run: Trajectory, round: in
         if run.out_of_steps:
             return False
         place = ActionRegion(int(run.losses.cell_loss[cell]), int(run.losses.cell_action[cell]))
-        region.patch(run.calibrate(place, round, model, rows, phi))
+        region.patch(run.patch(place, model, rows, phi, round))
 
 
 def largest_above(bound: int, sums: Ints) -> int | None:

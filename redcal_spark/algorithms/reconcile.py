@@ -29,27 +29,26 @@ def reconcile(engine: Engine, run: Trajectory) -> Status:
             return "capped"
         j, side, model = most_wrong(gaps, far)
         rows = int(gaps.rows[side, j])
-        residual = (gaps.labels - gaps.scores[model - 1])[side, j : j + 1]
-        phi = run.rounded(residual, rows)
+        phi = run.rounded(gaps.residual(model)[side, j : j + 1], rows)
         if not phi.any():
             return "stalled"
         if run.out_of_steps:
             return "capped"
-        engine.patch(patch := run.score(ScoreGap(j, SIDES[side]), model, rows, phi))
+        engine.patch(patch := run.patch(ScoreGap(j, SIDES[side]), model, rows, phi))
         run.round_ended(patch)
 
 
 def most_wrong(gaps: GapSums, coordinates: list[int]) -> tuple[int, int, int]:
     """(coordinate, side, model) of largest rows * (mean y - mean f)^2; ties: the first in order."""
     best, most = (coordinates[0], 0, 1), Fraction(-1)
+    residuals = [gaps.residual(model) for model in (1, 2)]
     for j in coordinates:
         for side in range(2):
             rows = int(gaps.rows[side, j])
             if not rows:
                 continue
-            for model in (1, 2):
-                off = int(gaps.labels[side, j]) - int(gaps.scores[model - 1][side, j])
-                weight = Fraction(off * off, rows)
+            for model, residual in enumerate(residuals, 1):
+                weight = Fraction(int(residual[side, j]) ** 2, rows)
                 if weight > most:
                     best, most = (j, side, model), weight
     return best

@@ -35,7 +35,7 @@ def redcal(engine: Engine, run: Trajectory) -> Status:
         if run.out_of_steps:
             return "capped"
 
-        region.patch(patch := run.reconcile(event, model, rows, phi))
+        region.patch(patch := run.patch(event, model, rows, phi))
         bound = calibration_bound(sums, event, model, engine.rows, run)
         finished = calibrate(region, model, bound, run, patch.round)
         region.close()
@@ -60,9 +60,8 @@ def finish_last_round(engine: Engine, run: Trajectory) -> bool:
     if first is None:
         return True
     region = engine.replay(run.patches)
-    assert region is not None and first.loss is not None
-    assert first.a1 is not None and first.a2 is not None
-    event = Disagreement(run.losses.place(first.loss), first.a1, first.a2)
+    event = first.event(run.losses)
+    assert region is not None and isinstance(event, Disagreement)
     bound = calibration_bound(region.sums(), event, first.model, engine.rows, run)
     finished = calibrate(region, first.model, bound, run, first.round)
     region.close()

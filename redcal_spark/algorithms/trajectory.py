@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from redcal_spark.core.events import ActionRegion, Disagreement, ScoreGap
+from redcal_spark.core.events import ActionRegion, Event
 from redcal_spark.core.fixed_point import BITS, Ints, rounded_mean
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.parameters import Parameters, Resolved
@@ -71,34 +71,15 @@ class Trajectory:
         assert self.resolved.beta is not None
         return int((self.resolved.beta * rows * 2**BITS) ** 2 // 1)
 
-    def reconcile(self, event: Disagreement, model: int, rows: int, phi: Ints) -> Patch:
-        self.rounds += 1
-        place = {"loss": self.losses[event.loss].name, "a1": event.a1, "a2": event.a2}
-        return self._add(self.rounds - 1, "reconcile", model, rows, phi, **place)
-
-    def calibrate(
-        self, region: ActionRegion, round: int | None, model: int, rows: int, phi: Ints
+    def patch(
+        self, event: Event, model: int, rows: int, phi: Ints, round: int | None = None
     ) -> Patch:
-        place = {"loss": self.losses[region.loss].name, "action": region.action}
-        return self._add(round, "calibrate", model, rows, phi, **place)
-
-    def score(self, gap: ScoreGap, model: int, rows: int, phi: Ints) -> Patch:
-        self.rounds += 1
-        place = {"coordinate": gap.coordinate, "direction": gap.direction}
-        return self._add(self.rounds - 1, "score", model, rows, phi, **place)
-
-    def _add(
-        self, round: int | None, kind: Any, model: int, rows: int, phi: Ints, **place: Any
-    ) -> Patch:
-        absent = dict.fromkeys(("loss", "a1", "a2", "action", "coordinate", "direction"))
-        patch = Patch(
-            step=len(self.patches),
-            round=round,
-            kind=kind,
-            model=model,
-            rows=rows,
-            phi=tuple(phi.tolist()),
-            **{**absent, **place},
+        """Add the next patch. It opens a round, unless it calibrates within one, or everywhere."""
+        if not isinstance(event, ActionRegion):
+            round, self.rounds = self.rounds, self.rounds + 1
+        step, shift = len(self.patches), tuple(phi.tolist())
+        patch = Patch.of(
+            event, self.losses, step=step, round=round, model=model, rows=rows, phi=shift
         )
         self.patches.append(patch)
         if self._on_patch is not None:

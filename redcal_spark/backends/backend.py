@@ -26,6 +26,7 @@ from redcal_spark.backends.target import Target
 from redcal_spark.backends.threads import ordered
 from redcal_spark.backends.views import Made, SomeColumns, WithIds
 from redcal_spark.config.schema import Config
+from redcal_spark.core.arrow import empty_batch
 from redcal_spark.core.columns import Layout, plan
 from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.history import Holdout, Point, history
@@ -190,8 +191,7 @@ def check_rows(
     work: Backend, table: Table, target: Target, problem: Problem, layout: Layout
 ) -> None:
     """What can be seen beforehand of writing a table's rows: columns of the target, and ids."""
-    schema = table.schema
-    nothing = pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
+    nothing = empty_batch(table.schema)
     names = target.names(problem.columns, problem.losses)
     rules = problem.rules(layout.binary)
     rows = extend(nothing, layout, rules, (), names, BadRows(), skip=target.skip)
@@ -291,8 +291,8 @@ class LocalBackend:
 
     def stream(self, config: Config, pair: Fitted, model: tuple[str, str]) -> Stream:
         raise UsageError(
-            "--incremental and --follow need engine.name: spark, whose streaming source knows "
-            "which rows of a Delta table are new; a plain apply does without"
+            "--incremental and --follow need engine.name: spark: its Delta source tracks which "
+            "rows are new. The local engine applies to the whole table: leave the option out"
         )
 
     def compared(self, table: Table, task: CompareTask, made: Made | None) -> list[pa.RecordBatch]:
@@ -301,7 +301,7 @@ class LocalBackend:
         return list(chain.from_iterable(found))
 
     def schema_made(self, table: Table, made: Made) -> pa.Schema:
-        none = pa.RecordBatch.from_pylist([], table.schema)
+        none = empty_batch(table.schema)
         pair, target, roles = made
         layout = plan(table.schema, pair.columns, table.name, pair.n_classes, None, labels=False)
         names = target.names(pair.columns, pair.losses)
@@ -379,15 +379,15 @@ class LocalScan:
 def choose_engine(config: Config) -> tuple[Literal["local", "spark"], str]:
     """What computes, and why: `auto` computes where the data is."""
     if config.engine.name != "auto":
-        return config.engine.name, "the configuration says so"
+        return config.engine.name, "set in the configuration"
     if "DATABRICKS_RUNTIME_VERSION" in os.environ or _in_spark():
-        return "spark", "a Spark session is there"
+        return "spark", "a Spark session is active"
     names = [config.input.table, *config.output.tables]
     for name in names:
         in_catalog = CATALOG_NAME.fullmatch(name) and not name.lower().endswith(FILE_ENDINGS)
         if in_catalog and not Path(name).exists():
-            return "spark", f"{name} is a name in a catalog"
-    return "local", "all tables are paths, and no Spark session is there"
+            return "spark", f"{name} is a catalog name"
+    return "local", "all tables are paths, and no Spark session is active"
 
 
 def _in_spark() -> bool:

@@ -92,9 +92,9 @@ def known_log(name: str) -> Iterator[None]:
 
 # What delta-rs says of logs that it does not know, and what we say.
 UNSUPPORTED = {
-    r"Feature '([^']+)' is not supported": "it does not know the reader feature {}",
-    r"catalog-managed": "it does not know the reader feature catalogManaged",
-    r"minimum reader version (\d+)": "it does not know the reader version {}",
+    r"Feature '([^']+)' is not supported": "it does not support the reader feature {}",
+    r"catalog-managed": "it does not support the reader feature catalogManaged",
+    r"minimum reader version (\d+)": "it does not support the reader version {}",
     r"Unsupported Delta table type: '([^']+)'": "a column has type {}",
     r"Kernel error: Unsupported: (.+)": "{}",
 }
@@ -120,17 +120,17 @@ def mapping_of(table: DeltaTable) -> Mapping:
 def _unreadable(table: DeltaTable) -> str | None:
     version = table.protocol().min_reader_version
     if version > NAMED["reader"]:
-        return f"it does not know the reader version {version}"
+        return f"it does not support the reader version {version}"
     features = _reader_features(table)
     unknown = sorted(features - READABLE)
     if unknown:
-        return f"it does not know the reader {_features(unknown)}"
+        return f"it does not support the reader {_features(unknown)}"
     alone = sorted(features & NOT_WITH_DELETED)
     if alone and "deletionVectors" in features:
-        return f"it does not know the reader {_features(alone)} beside deletionVectors"
+        return f"it does not support the reader {_features(alone)} beside deletionVectors"
     mapping = mapping_of(table)
     if mapping not in get_args(Mapping):
-        return f"it does not know the column mapping {mapping!r}"
+        return f"it does not support the column mapping {mapping!r}"
     if mapping != "none" and "columnMapping" not in features:
         return f"{MODE} is {mapping}, but the protocol of the table has no columnMapping"
     return next(_odd_types(table), None)
@@ -140,10 +140,10 @@ def unwritable(table: DeltaTable) -> str | None:
     """What a table asks of its writers that the local engine cannot do, if anything."""
     version = table.protocol().min_writer_version
     if version > NAMED["writer"]:
-        return f"it does not know the writer version {version}"
+        return f"it does not support the writer version {version}"
     unknown = sorted(_writer_features(table) - WRITABLE)
     if unknown:
-        return f"it does not know the table's writer {_features(unknown)}"
+        return f"it does not support the table's writer {_features(unknown)}"
     config = table.metadata().configuration
     if config.get(MODE, "none") != "none":
         return "its columns are mapped to other names (columnMapping)"

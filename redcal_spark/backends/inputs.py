@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from redcal_spark.backends.store import Store, Table
-from redcal_spark.config.schema import Input, ScoreTable, SplitByColumn
+from redcal_spark.config.input import Input, ScoreTable, SplitByColumn
 from redcal_spark.core.columns import Columns, ScoreColumns
+from redcal_spark.core.number_text import plural
 from redcal_spark.core.reading import EXAMPLES
 from redcal_spark.core.scan import BatchGroup, each_alone
 from redcal_spark.core.splits import ColumnSplit, HashSplit, Split
@@ -311,17 +312,13 @@ def _tell(what: str, ids: pd.Index[Any]) -> list[str]:
 
 
 def null_ids(count: int, name: str) -> list[str]:
-    return [f"null in {name}: {_ids(count)}"] if count else []
+    return [f"null in {name}: {plural(count, 'id')}"] if count else []
 
 
 def in_words(what: str, count: int, first: Sequence[Any]) -> list[str]:
     """Ids that something is the matter with: how many, and the first few in their order."""
     shown = ", ".join(map(repr, first))
-    return [f"{what}: {_ids(count)}, first {shown}"] if count else []
-
-
-def _ids(count: int) -> str:
-    return f"{count:,} {'id' if count == 1 else 'ids'}"
+    return [f"{what}: {plural(count, 'id')}, first {shown}"] if count else []
 
 
 def duplicate_ids(table: Table, id: str) -> list[str]:

@@ -20,11 +20,11 @@ def elsewhere(name: str) -> str | None:
     """Why a name that is no path here may still be one elsewhere."""
     if CATALOG_NAME.fullmatch(name) and not name.lower().endswith(FILE_ENDINGS):
         return (
-            "the local engine knows paths only; a catalog name needs engine.name: spark "
-            f"(and a folder of that name is ./{name})"
+            "the local engine uses paths only; a catalog name needs engine.name: spark "
+            f"(for a folder of that name write ./{name})"
         )
     if ADDRESS.match(name):
-        return "the local engine knows local paths only; an object store needs engine.name: spark"
+        return "the local engine uses local paths only; an object store needs engine.name: spark"
     return None
 
 

@@ -125,9 +125,9 @@ def rows_of(metrics: Mapping[str, Any] | None) -> int:
 def vacuumed(name: str, version: int, newest: int) -> RunError:
     """For a version that is in the log but whose files are gone."""
     return RunError(
-        f"{name}: version {version} can no longer be read: files of it are gone, removed by VACUUM "
-        f"perhaps. Start on the newest version, {newest}, with: redcal run; and keep old files "
-        "longer than the longest run (delta.deletedFileRetentionDuration)"
+        f"{name}: version {version} can no longer be read: its files are gone, perhaps removed by "
+        f"VACUUM. Start on the newest version, {newest}, with: redcal run. To avoid this, keep old "
+        "files longer than the longest run (delta.deletedFileRetentionDuration)"
     )
 
 

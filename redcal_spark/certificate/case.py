@@ -13,12 +13,13 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Literal
 
-from redcal_spark.certificate.history_checks import quantised_cost
+from redcal_spark.certificate.history_checks import cost_change
 from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.fixed_point import BITS
-from redcal_spark.core.history import Point
+from redcal_spark.core.history import Point, rounds_start
 from redcal_spark.core.losses import Loss
 from redcal_spark.core.metrics import Totals
+from redcal_spark.core.parameters import Parameters
 
 MODELS: tuple[Literal[1, 2], ...] = (1, 2)
 ENDED = {
@@ -26,7 +27,7 @@ ENDED = {
     "stalled": "the run stalled: its next patch rounds to nothing",
     "cut": "the guard cut the log: nothing is promised of where it was cut",
 }
-COARSE = "the patch grid is coarser than the theorem asks"
+COARSE = "the patch grid is coarser than the theorem asks for"
 
 
 @dataclass(frozen=True)
@@ -37,12 +38,8 @@ class Case:
     points: Sequence[Point]
 
     @property
-    def reconciles_decisions(self) -> bool:
-        return self.pair.parameters.algorithm in ("redcal", "dc_then_redcal")
-
-    @property
-    def alone(self) -> bool:
-        return self.pair.parameters.algorithm == "decision_calibration"
+    def given(self) -> Parameters:
+        return self.pair.parameters
 
     @property
     def d(self) -> int:
@@ -65,13 +62,12 @@ class Case:
 
     @cached_property
     def start(self) -> Point:
-        """Where the rounds start: after the calibration everywhere, if there was one."""
-        return [point for point in self.points if point.rounds == 0][-1]
+        return rounds_start(self.points)
 
     @property
     def calibrated_first(self) -> bool:
         """Whether a calibration everywhere came before the rounds and changed something."""
-        return self.reconciles_decisions and self.start.steps > 0
+        return self.given.reconciles_decisions and self.start.steps > 0
 
     @cached_property
     def rounds(self) -> tuple[int, int]:
@@ -87,24 +83,24 @@ class Case:
 
     def pickers(self, model: int) -> dict[str, int]:
         """The losses that picked rounds that patched a model, and the first round of each."""
-        found: dict[str, int] = {}
+        first: dict[str, int] = {}
         for patch in self.pair.log:
             if patch.kind == "reconcile" and patch.model == model:
                 assert patch.loss is not None and patch.round is not None
-                found.setdefault(patch.loss, patch.round)
-        return found
+                first.setdefault(patch.loss, patch.round)
+        return first
 
     @property
     def g(self) -> Fraction:
         """What a patch lowers the Brier score by at least, before it is rounded."""
-        if self.alone:
+        if self.given.calibrates_only:
             return self.beta**2
         return min(self.beta**2, self.eta * self.alpha**2 / (4 * self.d))
 
     @property
     def round_gain(self) -> Fraction:
         """What a round lowers the Brier score by at least, with rounding."""
-        if self.reconciles_decisions:
+        if self.given.reconciles_decisions:
             return self.eta * self.alpha**2 / (8 * self.d)
         return self.eta * self.alpha**2 / 16
 
@@ -115,7 +111,7 @@ class Case:
         Rounding costs d / 4m^2 at most, which is g / 2 where the grid is as fine as theory asks.
         On a coarser grid what is left may be nothing.
         """
-        if not self.alone and not self.reconciles_decisions:
+        if self.given.reconciles_scores:
             return self.round_gain
         if self.pair.resolved.grid_covered:
             return self.g / 2
@@ -124,8 +120,9 @@ class Case:
     @property
     def too_coarse(self) -> str | None:
         """Why nothing is known of what a patch gains, if so."""
-        known = self.patch_gain > 0 if self.alone or self.reconciles_decisions else not self.coarse
-        return None if known else COARSE
+        if self.given.reconciles_scores:
+            return self.coarse
+        return None if self.patch_gain > 0 else COARSE
 
     @property
     def not_ended(self) -> str | None:
@@ -175,6 +172,6 @@ class Case:
 
 def change(case: Case, loss: int, model: int, before: Totals, after: Totals) -> Fraction:
     """The mean change of the quantised loss."""
-    cells, found = case.pair.losses.cells(loss), case.pair.losses[loss]
-    change = quantised_cost((after.labels[model - 1] - before.labels[model - 1])[cells], found)
-    return Fraction(change, after.rows << BITS + found.bits)
+    losses = case.pair.losses
+    moved = cost_change(losses, loss, model, before, after)
+    return Fraction(moved, after.rows << BITS + losses[loss].bits)

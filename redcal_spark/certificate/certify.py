@@ -10,7 +10,7 @@ from typing import Any, get_args
 from redcal_spark.certificate import history_checks, log_checks, paired_checks
 from redcal_spark.certificate.case import Case
 from redcal_spark.certificate.check import Check, Kind, Measure, SplitName, Verdict
-from redcal_spark.certificate.exact_numbers import Number, Root, at_least, number_of, text_of
+from redcal_spark.certificate.exact_numbers import Number, Root, at_least, fraction_of, text_of
 from redcal_spark.certificate.guarantees import fitted
 from redcal_spark.certificate.holdout import HoldoutRows, holdout, measures, statements
 from redcal_spark.certificate.intervals import Interval, Level
@@ -24,7 +24,7 @@ __all__ = ["Certificate", "Check", "Interval", "Measure", "Number", "Root", "Ver
 
 SCHEMA_VERSION = 2
 DELTA = Fraction(1, 20)
-OLD = "an earlier release certified this run; `redcal evaluate` tells what its holdout rows say"
+OLD = "an earlier release certified this run; `redcal evaluate` checks its holdout rows"
 VERDICTS: tuple[Verdict, ...] = ("violated", "undecided", "not covered", "not done", "holds")
 
 
@@ -60,7 +60,7 @@ class Certificate:
 
     @property
     def violated(self) -> tuple[Check, ...]:
-        return tuple(check for check in self.checks if check.verdict == "violated")
+        return _violated(self.checks)
 
     @property
     def counts(self) -> dict[Verdict, int]:
@@ -68,17 +68,17 @@ class Certificate:
         return self.counted("promise")
 
     def counted(self, kind: Kind) -> dict[Verdict, int]:
-        found = [check.verdict for check in self.checks if check.kind == kind]
-        return {verdict: found.count(verdict) for verdict in VERDICTS}
+        verdicts = [check.verdict for check in self.checks if check.kind == kind]
+        return {verdict: verdicts.count(verdict) for verdict in VERDICTS}
 
     def headline(self) -> list[str]:
         """What was promised and what is so, in a line; and whether the books are in order."""
-        told = [
+        counts = [
             f"{count:,} {'hold' if verdict == 'holds' and count > 1 else verdict}"
             for verdict, count in reversed(self.counts.items())
             if count
         ]
-        line_1 = f"certificate: {', '.join(told) or 'nothing is promised'}"
+        line_1 = f"certificate: {', '.join(counts) or 'nothing is promised'}"
         books = self.counted("bookkeeping")
         done = books["holds"] + books["violated"]
         line_2 = f"bookkeeping: {books['holds']:,} of {done:,} checks agree"
@@ -88,7 +88,7 @@ class Certificate:
 
     def falls(self, models: Sequence[str] = ("model 1", "model 2")) -> list[str]:
         """By how much the losses fall at least on new rows, for people; nothing where undecided."""
-        found = []
+        lines = []
         for loss in dict.fromkeys(check.loss for check in self.checks):
             fell = [
                 f"{at_least(check.interval.low)} ({models[check.model - 1]})"
@@ -98,11 +98,11 @@ class Certificate:
                 and check.model is not None
             ]
             if fell:
-                found.append(f"{loss}: on new rows the cost falls by at least {' and '.join(fell)}")
-        if found:
+                lines.append(f"{loss}: on new rows the cost falls by at least {' and '.join(fell)}")
+        if lines:
             sure = f"{float(1 - self.delta) * 100:g} %"
-            found.append(f"all that is said of new rows is so with {sure} confidence")
-        return found
+            lines.append(f"all statements about new rows hold together with {sure} confidence")
+        return lines
 
     def lines(self) -> list[str]:
         """For a terminal: what is violated first."""
@@ -138,26 +138,23 @@ class Certificate:
                 f"release reads versions 1 and {SCHEMA_VERSION}"
             )
         try:
-            found = cls(
+            certificate = cls(
                 tuple(Check.from_json(check) for check in data["checks"]),
                 tuple(Measure.from_json(measure) for measure in data["measures"]),
                 _level(data),
             )
         except (LookupError, TypeError, ValueError, ArithmeticError) as err:
             raise ModelFileError(f"damaged certificate: {err}") from err
-        if found.to_json() != data:
+        if certificate.to_json() != data:
             raise ModelFileError("damaged certificate: not as any release wrote it")
-        return found
+        return certificate
 
 
 def _level(data: Mapping[str, Any]) -> Level | None:
     delta, many, candidates = data["delta"], data["statements"], data["candidates"]
     if many is None and candidates is None:
         return None
-    number = number_of(delta)
-    if isinstance(number, Root):
-        raise ValueError(f"delta {delta!r} is a root")
-    return Level(number, many, candidates)
+    return Level(fraction_of(delta), many, candidates)
 
 
 SPLITS_OF_VERSION_1 = {"fit": "fit", "judge": "holdout", "holdout": "holdout"}
@@ -209,87 +206,98 @@ def certify(
     """Check every guarantee of a run, from exact sums.
 
     fit_points, holdout_points: the history of both splits, from before the first patch to after the
-    last, with every round's end between. replayed: the sums at the end found in another way, from
+    last, with every round's end between. replayed: the sums at the end got in another way, from
     the rows that were written or from a replay of the log on the rows (then perhaps at all points).
-    rechecked: what `recheck.recheck` found on the rows.
+    rechecked: the contradictions that `patch_checks.recheck` gives.
     delta: with at most this probability some statement about new rows is false. candidates: of how
     many prefixes of a log the guard chose this one, by the very rows that check it.
     If log and sums cannot belong together, nothing else is said of them.
     """
     checks = list(_sound(pair, fit_points, holdout_points))
-    if any(check.verdict == "violated" for check in checks):
+    if holdout_points and not _violated(checks):
+        checks.append(_agree("paired", paired_checks.paired(pair, holdout_points), "holdout"))
+    if _violated(checks):
         return Certificate(tuple(checks))
-    if holdout_points:
-        told = "what rows changed by adds up to what the sums did"
-        checks.append(_none("paired", told, paired_checks.paired(pair, holdout_points), "holdout"))
-        if checks[-1].verdict == "violated":
-            return Certificate(tuple(checks))
     case = Case(pair, fit_points)
     level = Level(delta, statements(case), candidates)
-    checks += _consistent(pair, fit_points, holdout_points, replayed, holdout_replayed)
-    told = "every patch is the mean residual of the rows it acts on"
-    if rechecked is None:
-        why = "the rows were not looked at again"
-        checks.append(Check.of("patches", told, None, "==", Fraction(0), undone=why))
-    else:
-        checks.append(_none("patches", told, rechecked))
+    checks += _run(pair, fit_points)
+    checks += _sums(pair, "fit", fit_points, replayed)
+    if holdout_points:
+        checks += _sums(pair, "holdout", holdout_points, holdout_replayed)
+    checks.append(_agree("patches", rechecked))
     checks += fitted(case)
-    if case.reconciles_decisions:
+    if case.given.reconciles_decisions:
         checks += enough_rows(case, delta)
-    found = list(measures(case, "fit", fit_points))
+    numbers = list(measures(case, "fit", fit_points))
     if holdout_points:
         checks += holdout(HoldoutRows(case, holdout_points, level))
-        found += measures(case, "holdout", holdout_points)
-    return Certificate(tuple(checks), tuple(found), level)
+        numbers += measures(case, "holdout", holdout_points)
+    return Certificate(tuple(checks), tuple(numbers), level)
+
+
+def _violated(checks: Iterable[Check]) -> tuple[Check, ...]:
+    return tuple(check for check in checks if check.verdict == "violated")
+
+
+# --- bookkeeping: checks that count contradictions ------------------------------------------------
+
+CLAIMS = {
+    "parameters": "numbers are those of the parameters",
+    "log": "every patch is one the algorithm makes",
+    "points": "the history is of this log",
+    "paired": "the changes of the rows add up to the change of the sums",
+    "status": "the run ended as it says",
+    "events": "every round took the largest event",
+    "calibrations": "calibrations took the largest gap and its mean",
+    "effects": "the sums changed as the patches say",
+    "sums": "the sums agree",
+    "untouched": "patches of one model leave the other alone",
+    "replay": "a second computation of the sums agrees",
+    "patches": "every patch is the mean residual of the rows it acts on",
+}
+UNDONE = {
+    "replay": "there was no second computation",
+    "patches": "the rows were not read again",
+}
+
+
+def _agree(name: str, contradictions: Iterable[str] | None, split: SplitName = "fit") -> Check:
+    """A check that there are no contradictions, with the first ones; None: nobody looked."""
+    if contradictions is None:
+        why, claim = UNDONE[name], CLAIMS[name]
+        return Check.of(name, claim, None, "==", Fraction(0), undone=why, split=split)
+    all_ = list(contradictions)
+    count, why = Fraction(len(all_)), "; ".join(all_[:3])
+    return Check.of(name, CLAIMS[name], count, "==", Fraction(0), why=why, split=split)
 
 
 def _sound(
     pair: Fitted, fit_points: Sequence[Point], holdout_points: Sequence[Point]
 ) -> Iterator[Check]:
     """Whether there is something to check at all."""
-    yield _none("parameters", "numbers are those of the parameters", log_checks.parameters(pair))
-    yield _none("log", "every patch is one the algorithm makes", log_checks.log(pair))
-    told = "the history is of this log"
-    yield _none("points", told, history_checks.points(pair, fit_points, pair.rows))
+    yield _agree("parameters", log_checks.parameters(pair))
+    yield _agree("log", log_checks.log(pair))
+    yield _agree("points", history_checks.points(pair, fit_points, pair.rows))
     if holdout_points:
-        yield _none("points", told, history_checks.points(pair, holdout_points, None), "holdout")
+        yield _agree("points", history_checks.points(pair, holdout_points, None), "holdout")
 
 
-def _consistent(
+def _run(pair: Fitted, points: Sequence[Point]) -> Iterator[Check]:
+    """Whether the run did what its log says, on the fitting rows."""
+    yield _agree("status", history_checks.status(pair, points[-1].totals))
+    yield _agree("events", history_checks.events(pair, points))
+    if pair.parameters.calibrates_everywhere:
+        yield _agree("calibrations", history_checks.calibrations(pair, points))
+    yield _agree("effects", history_checks.effects(pair, points))
+
+
+def _sums(
     pair: Fitted,
-    fit_points: Sequence[Point],
-    holdout_points: Sequence[Point],
+    split: SplitName,
+    points: Sequence[Point],
     replayed: Totals | Sequence[Point] | None,
-    holdout_replayed: Totals | Sequence[Point] | None,
 ) -> Iterator[Check]:
-    last = fit_points[-1].totals
-    yield _none("status", "the run ended as it says", history_checks.status(pair, last))
-    events, found = "every round took the largest event", history_checks.events(pair, fit_points)
-    yield _none("events", events, found)
-    if pair.parameters.algorithm in ("decision_calibration", "dc_then_redcal"):
-        told = "calibrations took the largest gap and its mean"
-        yield _none("calibrations", told, history_checks.calibrations(pair, fit_points))
-    told = "the sums moved as the patches say"
-    yield _none("effects", told, history_checks.effects(pair, fit_points))
-    splits: list[tuple[SplitName, Sequence[Point], Totals | Sequence[Point] | None]] = [
-        ("fit", fit_points, replayed)
-    ]
-    if holdout_points:
-        splits.append(("holdout", holdout_points, holdout_replayed))
-    for split, points, other in splits:
-        yield _none("sums", "the sums agree", history_checks.sums(pair, points), split)
-        told = "patches of one model leave the other alone"
-        yield _none("untouched", told, history_checks.untouched(pair, points), split)
-        told = "another way to the sums gives the same"
-        if other is None:
-            why = "nobody went another way"
-            yield Check.of("replay", told, None, "==", Fraction(0), split=split, undone=why)
-        else:
-            yield _none("replay", told, history_checks.replay(points, other), split)
-
-
-def _none(name: str, claim: str, contradictions: Iterable[str], split: SplitName = "fit") -> Check:
-    """A check that there are no contradictions; the first ones are told."""
-    found = list(contradictions)
-    why = "; ".join(found[:3])
-    return Check.of(name, claim, Fraction(len(found)), "==", Fraction(0), why=why, split=split)
+    yield _agree("sums", history_checks.sums(pair, points), split)
+    yield _agree("untouched", history_checks.untouched(pair, points), split)
+    other = None if replayed is None else history_checks.replay(points, replayed)
+    yield _agree("replay", other, split)

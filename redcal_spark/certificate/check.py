@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from operator import eq, ge, gt, le, lt
 from typing import Any, Literal, get_args
 
 from redcal_spark.certificate.exact_numbers import (
     Number,
-    Root,
     approximate,
     compare,
+    fraction_of,
     number_of,
     shown,
     text_of,
@@ -37,14 +38,8 @@ TOO_FEW = "too few holdout rows to tell: the interval contains the bound"
 
 
 def holds(measured: Number, relation: Relation, bound: Number) -> bool:
-    order = compare(measured, bound)
-    return {
-        "<": order < 0,
-        "<=": order <= 0,
-        ">": order > 0,
-        ">=": order >= 0,
-        "==": order == 0,
-    }[relation]
+    order = {"<": lt, "<=": le, ">": gt, ">=": ge, "==": eq}[relation]
+    return bool(order(compare(measured, bound), 0))
 
 
 def said(
@@ -175,7 +170,7 @@ class Check:
             loss=None if data["loss"] is None else _text(data["loss"]),
             model=data["model"],
             interval=_interval_from_json(data["interval"]),
-            scale=_fraction(data["scale"]),
+            scale=fraction_of(data["scale"]),
         )
 
     def line(self) -> str:
@@ -199,10 +194,10 @@ class Check:
 
     def _numbers(self, scale: Fraction) -> str:
         measured = "not measured" if self.measured is None else shown(self.measured, scale)
-        told = f"{measured} {self.relation} {shown(self.bound, scale)}"
+        line = f"{measured} {self.relation} {shown(self.bound, scale)}"
         if self.interval is None:
-            return told
-        return f"{told} [{shown(self.interval.low, scale)}, {shown(self.interval.high, scale)}]"
+            return line
+        return f"{line} [{shown(self.interval.low, scale)}, {shown(self.interval.high, scale)}]"
 
 
 @dataclass(frozen=True)
@@ -228,14 +223,11 @@ class Measure:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Measure:
-        value = _from_json(data["value"])
-        if isinstance(value, Root):
-            raise ValueError(f"measure {data['name']!r} is a root")
         return cls(
             name=_text(data["name"]),
             split=data["split"],
             when=data["when"],
-            value=value,
+            value=_fraction(data["value"]),
             loss=None if data["loss"] is None else _text(data["loss"]),
             model=data["model"],
         )
@@ -257,6 +249,11 @@ def _from_json(data: Mapping[str, Any]) -> Number:
     return number
 
 
+def _fraction(data: Mapping[str, Any]) -> Fraction:
+    _from_json(data)
+    return fraction_of(data["exact"])
+
+
 def _interval_to_json(interval: Interval | None) -> dict[str, Any] | None:
     if interval is None:
         return None
@@ -271,16 +268,8 @@ def _interval_to_json(interval: Interval | None) -> dict[str, Any] | None:
 def _interval_from_json(data: Mapping[str, Any] | None) -> Interval | None:
     if data is None:
         return None
-    ends = [_from_json(data["low"]), _from_json(data["high"]), number_of(data["confidence"])]
-    low, high, confidence = (x for x in ends if isinstance(x, Fraction))
-    return Interval(low, high, confidence, _text(data["method"]))
-
-
-def _fraction(text: str) -> Fraction:
-    number = number_of(text)
-    if isinstance(number, Root):
-        raise ValueError(f"{text!r} is a root")
-    return number
+    low, high = _fraction(data["low"]), _fraction(data["high"])
+    return Interval(low, high, fraction_of(data["confidence"]), _text(data["method"]))
 
 
 def _text(value: Any) -> str:

@@ -42,11 +42,19 @@ def text_of(number: Number) -> str:
 
 def number_of(text: str) -> Number:
     """What `text_of` wrote."""
-    found = re.fullmatch(r"(sqrt\()?(-?\d+)/(\d+)(?(1)\))", text)
-    if found is None:
+    parts = re.fullmatch(r"(sqrt\()?(-?\d+)/(\d+)(?(1)\))", text)
+    if parts is None:
         raise ValueError(f"not an exact number: {text!r}")
-    value = Fraction(int(found[2]), int(found[3]))
-    return value if found[1] is None else Root(value)
+    value = Fraction(int(parts[2]), int(parts[3]))
+    return value if parts[1] is None else Root(value)
+
+
+def fraction_of(text: str) -> Fraction:
+    """The same where a root cannot be."""
+    number = number_of(text)
+    if isinstance(number, Root):
+        raise ValueError(f"{text!r} is a root")
+    return number
 
 
 def shown(number: Number, scale: Fraction = Fraction(1)) -> str:

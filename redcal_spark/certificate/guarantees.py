@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import partial
 from itertools import pairwise
 
 from redcal_spark.certificate.case import MODELS, Case, change
@@ -32,7 +33,7 @@ def fitted(case: Case) -> Iterator[Check]:
 def _agreement(case: Case) -> Iterator[Check]:
     """The theorem's fourth part, on the rows that were fitted."""
     last, pair = case.points[-1].totals, case.pair
-    if case.reconciles_decisions:
+    if case.given.reconciles_decisions:
         for loss, events in zip(pair.losses.losses, last.events, strict=True):
             a1, a2 = divmod(int(events.argmax()), loss.n_actions)
             yield Check.of(
@@ -47,7 +48,7 @@ def _agreement(case: Case) -> Iterator[Check]:
                 else "",
                 loss=loss.name,
             )
-    elif not case.alone:
+    elif case.given.reconciles_scores:
         yield Check.of(
             "largest_gap",
             "in no class do the scores differ by more than alpha on a mass of eta or more",
@@ -61,9 +62,9 @@ def _agreement(case: Case) -> Iterator[Check]:
 def _calibration(case: Case) -> Iterator[Check]:
     """Decision Calibration everywhere: alone at its end, before ReDCal where the rounds start."""
     pair = case.pair
-    if case.alone:
+    if case.given.calibrates_only:
         point, uncovered, when = case.points[-1], case.not_ended, ""
-    elif pair.parameters.algorithm == "dc_then_redcal":
+    elif pair.parameters.calibrates_everywhere:
         point, when = case.start, " before the first round"
         uncovered = case.not_ended if not pair.log.rounds and pair.status != "stalled" else None
     else:
@@ -72,13 +73,12 @@ def _calibration(case: Case) -> Iterator[Check]:
         uncovered = f"{pair.zero_calibrations} calibrations ended on a patch that rounds to nothing"
     for place, loss in enumerate(pair.losses.losses):
         for model in MODELS:
-            totals, cells = point.totals, pair.losses.cells(place)
-            residuals = (totals.labels[model - 1] - totals.scores[model - 1])[cells]
+            residuals = point.totals.residuals(model)[pair.losses.cells(place)]
             action, square = largest_norm(residuals)
             yield Check.of(
                 "calibration_gap",
                 f"the mean residual of every action has a norm of at most beta{when}",
-                Root(mean_square(square, totals.rows)),
+                Root(mean_square(square, point.totals.rows)),
                 "<=",
                 case.beta,
                 uncovered=uncovered,
@@ -93,7 +93,7 @@ def _brier(case: Case) -> Iterator[Check]:
     words = case.brier_words
     parts = list(zip(pairwise(case.points), segments(case.pair.log, case.points), strict=True))
     for model in MODELS:
-        steps, rounds = case.steps[model - 1], case.rounds[model - 1]
+        of_model = partial(Check.of, model=model, scale=case.brier_scale)
         falls = [
             ((case.brier(one, model) - case.brier(two, model)) / len(part), part)
             for (one, two), part in parts
@@ -101,63 +101,54 @@ def _brier(case: Case) -> Iterator[Check]:
         ]
         if falls:
             least, part = min(falls, key=lambda fall: fall[0])
-            told = f"least from patch {part[0].step} to {part[-1].step}"
-            yield Check.of(
+            where = f"least from patch {part[0].step} to {part[-1].step}"
+            yield of_model(
                 "brier_falls",
                 f"between any two points of the history the patched model's {words} fell",
                 least,
                 ">",
                 Fraction(0),
-                why=told,
-                model=model,
-                scale=case.brier_scale,
+                why=where,
             )
-            yield Check.of(
+            yield of_model(
                 "brier_per_patch",
                 "between any two points it fell by more than this for every patch",
                 least,
                 ">",
                 case.patch_gain,
                 uncovered=case.too_coarse,
-                why=told,
-                model=model,
-                scale=case.brier_scale,
+                why=where,
             )
-        else:
-            assert not steps
-        if not case.alone:
-            start = case.start
-            yield Check.of(
+        if not case.given.calibrates_only:
+            yield of_model(
                 "brier_decrease",
                 f"the rounds lowered the {words} by half of T alpha^2 eta / 4d at least"
-                if case.reconciles_decisions
+                if case.given.reconciles_decisions
                 else f"the rounds lowered the {words} by T eta alpha^2 / 16 at least",
-                case.brier(start, model) - case.brier(case.points[-1], model),
+                case.brier(case.start, model) - case.brier(case.points[-1], model),
                 ">=",
-                rounds * case.round_gain,
+                case.rounds[model - 1] * case.round_gain,
                 uncovered=case.coarse,
-                why=f"T = {rounds}",
-                model=model,
-                scale=case.brier_scale,
+                why=f"T = {case.rounds[model - 1]}",
             )
 
 
 def _counts(case: Case) -> Iterator[Check]:
     """How many rounds and patches there can be."""
     pair = case.pair
-    if not case.alone:
+    if not case.given.calibrates_only:
         together = sum((case.brier(case.start, model) for model in MODELS), Fraction(0))
         yield Check.of(
             "rounds",
             "at most 8 d (B_1 + B_2) / (alpha^2 eta) rounds, B before the first of them"
-            if case.reconciles_decisions
+            if case.given.reconciles_decisions
             else "at most 16 (B_1 + B_2) / (eta alpha^2) rounds",
             Fraction(pair.log.rounds),
             "<=",
             together / case.round_gain,
             uncovered=case.coarse,
         )
-    if case.alone or case.reconciles_decisions:
+    if not case.given.reconciles_scores:
         together = sum((case.brier(case.points[0], model) for model in MODELS), Fraction(0))
         coarse = case.too_coarse
         yield Check.of(
@@ -175,24 +166,22 @@ def _losses(case: Case) -> Iterator[Check]:
     pair, last = case.pair, case.points[-1].totals
     for place, loss in enumerate(pair.losses.losses):
         for model in MODELS:
+            of_loss = partial(Check.of, loss=loss.name, model=model, scale=loss.scale)
             whole = change(case, place, model, case.points[0].totals, last)
-            if not case.reconciles_decisions:
-                yield Check.of(
+            if not case.given.reconciles_decisions:
+                yield of_loss(
                     "decision_loss",
                     "the decision loss did not rise",
                     whole,
                     "<=",
                     Fraction(0),
                     uncovered="Decision Calibration promises losses that are foreseen, not lower"
-                    if case.alone
+                    if case.given.calibrates_only
                     else "Reconcile promises nothing about decisions",
-                    loss=loss.name,
-                    model=model,
-                    scale=loss.scale,
                 )
                 continue
             calibrated = case.calibrated_first
-            yield Check.of(
+            yield of_loss(
                 "decision_loss",
                 "the decision loss rose by at most T beta max_b sum_a |l_a - l_b|"
                 + (", counted from the calibrated models" if calibrated else ""),
@@ -201,19 +190,13 @@ def _losses(case: Case) -> Iterator[Check]:
                 case.loss_bound(loss, model),
                 uncovered=case.may_raise(loss, model),
                 why=f"T = {case.rounds[model - 1]}",
-                loss=loss.name,
-                model=model,
-                scale=loss.scale,
             )
             if calibrated:
-                yield Check.of(
+                yield of_loss(
                     "decision_loss_from_input",
                     "the same, counted from the models that were given",
                     whole,
                     "<=",
                     case.loss_bound(loss, model),
                     uncovered="the calibration everywhere comes without a bound on losses",
-                    loss=loss.name,
-                    model=model,
-                    scale=loss.scale,
                 )

@@ -15,7 +15,7 @@ import numpy as np
 
 from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.fixed_point import BITS, ONE, Ints
-from redcal_spark.core.history import Point
+from redcal_spark.core.history import Point, rounds_start
 from redcal_spark.core.losses import Loss, LossFamily
 from redcal_spark.core.metrics import Totals
 from redcal_spark.core.patches import Patch, full_phi
@@ -31,50 +31,46 @@ def segments(log: Sequence[Patch], points: Sequence[Point]) -> list[Sequence[Pat
 # --- the points -----------------------------------------------------------------------------------
 
 
-def points(pair: Fitted, found: Sequence[Point], rows: int | None) -> Iterator[str]:
+def points(pair: Fitted, history: Sequence[Point], rows: int | None) -> Iterator[str]:
     """The points are of this log: from its start to its end, cut where rounds and models change."""
-    if not found:
+    if not history:
         yield "there are no points"
         return
-    first, last = found[0], found[-1]
+    first, last = history[0], history[-1]
     if (first.steps, first.rounds) != (0, 0):
         yield f"the first point is after {first.steps} patches"
     if last.steps != len(pair.log):
         yield f"the last point is after {last.steps} of {len(pair.log)} patches"
-    for one, two in pairwise(found):
+    for one, two in pairwise(history):
         if not one.steps < two.steps <= len(pair.log):
             yield f"a point after {two.steps} patches follows one after {one.steps}"
     opened = list(accumulate((patch.kind != "calibrate" for patch in pair.log), initial=0))
-    for point in found:
+    for point in history:
         rounds = opened[min(point.steps, len(pair.log))]
         if point.rounds != rounds:
             yield f"after {point.steps} patches the point says {point.rounds} rounds, not {rounds}"
         if not _shaped(point.totals, pair.losses, pair.n_classes):
             yield f"the sums after {point.steps} patches are not of these losses and classes"
-        if point.totals.rows != (found[0].totals.rows if rows is None else rows):
+        if point.totals.rows != (history[0].totals.rows if rows is None else rows):
             yield f"after {point.steps} patches there are {point.totals.rows} rows"
-    for part in segments(pair.log, found):
+    for part in segments(pair.log, history):
         if len({(patch.model, patch.round) for patch in part}) > 1:
             yield f"the points skip an end of a round between patch {part[0].step} and the next"
 
 
 def _shaped(totals: Totals, losses: LossFamily, d: int) -> bool:
-    squares = [(loss.n_actions, loss.n_actions) for loss in losses.losses]
-    cells = (losses.n_cells, d)
-    return (
-        totals.rows > 0
-        and [x.shape for x in totals.pairs] == squares
-        and [x.shape for x in totals.events] == squares
-        and all(x.shape == cells for x in (*totals.labels, *totals.scores, totals.optimum))
-        and totals.gaps.shape == (d,)
+    ours, expected = (
+        {name: array.shape for name, array in one.to_arrays().items() if "pair_labels" not in name}
+        for one in (totals, Totals.none(losses, d))
     )
+    return totals.rows > 0 and ours == expected
 
 
-def sums(pair: Fitted, found: Sequence[Point]) -> Iterator[str]:
+def sums(pair: Fitted, history: Sequence[Point]) -> Iterator[str]:
     """The sums of a point agree with each other, and labels are the same at all points."""
     losses, d = pair.losses, pair.n_classes
     labels: Ints | None = None
-    for point in found:
+    for point in history:
         totals, where = point.totals, f"after {point.steps} patches"
         n = totals.rows
         for model in (1, 2):
@@ -85,11 +81,11 @@ def sums(pair: Fitted, found: Sequence[Point]) -> Iterator[str]:
         scores: list[Ints | None] = [None, None]
         for place, loss in enumerate(losses.losses):
             pairs, events, cells = totals.pairs[place], totals.events[place], losses.cells(place)
-            told = f"{where}, loss {loss.name!r}:"
+            here = f"{where}, loss {loss.name!r}:"
             if int(pairs.sum()) != n or pairs.min() < 0:
-                yield f"{told} the pairs of actions are not those of {n} rows"
+                yield f"{here} the pairs of actions are not those of {n} rows"
             if events.min() < 0 or (events > pairs).any() or np.trace(events):
-                yield f"{told} more rows are in an event than take its actions"
+                yield f"{here} more rows are in an event than take its actions"
             for whose, cell_sums in (
                 ("model 1", totals.labels[0][cells]),
                 ("model 2", totals.labels[1][cells]),
@@ -98,19 +94,19 @@ def sums(pair: Fitted, found: Sequence[Point]) -> Iterator[str]:
                 total = cell_sums.sum(axis=0)
                 labels = total if labels is None else labels
                 if (total != labels).any():
-                    yield f"{told} the label sums of {whose} are not those of the rows"
+                    yield f"{here} the label sums of {whose} are not those of the rows"
             for model in (1, 2):
                 y, f = totals.labels[model - 1][cells], totals.scores[model - 1][cells]
                 most = taking(totals, place, model)[:, None] * ONE
                 if (np.minimum(y, f) < 0).any() or (np.maximum(y, f) > most).any():
-                    yield f"{told} sums of model {model} are impossible for so many rows"
+                    yield f"{here} sums of model {model} are impossible for so many rows"
                 total, known = f.sum(axis=0), scores[model - 1]
                 scores[model - 1] = total if known is None else known
                 if known is not None and (total != known).any():
-                    yield f"{told} the score sums of model {model} differ between losses"
+                    yield f"{here} the score sums of model {model} differ between losses"
                 if _least_brier(y - f, most) * (1 - SLACK) > totals.brier[model - 1]:
-                    yield f"{told} the Brier sum of model {model} is too small for its residuals"
-    for point in (found[0], found[-1]):
+                    yield f"{here} the Brier sum of model {model} is too small for its residuals"
+    for point in (history[0], history[-1]):
         for place, loss in enumerate(losses.losses):
             cells, totals = losses.cells(place), point.totals
             best = quantised_cost(totals.optimum[cells], loss)
@@ -120,8 +116,8 @@ def sums(pair: Fitted, found: Sequence[Point]) -> Iterator[str]:
 
 def taking(totals: Totals, loss: int, model: int) -> Ints:
     """Rows by the action that a model takes."""
-    found: Ints = totals.pairs[loss].sum(axis=2 - model)
-    return found
+    rows: Ints = totals.pairs[loss].sum(axis=2 - model)
+    return rows
 
 
 def _least_brier(residuals: Ints, most: Ints) -> float:
@@ -142,12 +138,18 @@ def quantised_cost(label_sums: Ints, loss: Loss) -> int:
     return total
 
 
+def cost_change(losses: LossFamily, place: int, model: int, before: Totals, after: Totals) -> int:
+    """What the quantised cost of a model's actions changed by, in the same units."""
+    moved = (after.labels[model - 1] - before.labels[model - 1])[losses.cells(place)]
+    return quantised_cost(moved, losses[place])
+
+
 # --- from point to point --------------------------------------------------------------------------
 
 
-def untouched(pair: Fitted, found: Sequence[Point]) -> Iterator[str]:
+def untouched(pair: Fitted, history: Sequence[Point]) -> Iterator[str]:
     """Patches of one model change no sum of the other; nothing changes how many rows there are."""
-    for (one, two), part in zip(pairwise(found), segments(pair.log, found), strict=True):
+    for (one, two), part in zip(pairwise(history), segments(pair.log, history), strict=True):
         i, where = 2 - part[0].model, f"patches {part[0].step} to {part[-1].step}"
         before, after = one.totals, two.totals
         same = (
@@ -165,7 +167,7 @@ def untouched(pair: Fitted, found: Sequence[Point]) -> Iterator[str]:
             yield f"the optimum changed within {where}"
 
 
-def effects(pair: Fitted, found: Sequence[Point]) -> Iterator[str]:
+def effects(pair: Fitted, history: Sequence[Point]) -> Iterator[str]:
     """Score and Brier sums of the fitting rows change by what the patches can do.
 
     A patch moves the score sums by rows * phi, or by less where scores are clipped. phi is the mean
@@ -174,29 +176,27 @@ def effects(pair: Fitted, found: Sequence[Point]) -> Iterator[str]:
     at most.
     """
     step, binary = pair.resolved.step, pair.binary
-    for (one, two), part in zip(pairwise(found), segments(pair.log, found), strict=True):
+    for (one, two), part in zip(pairwise(history), segments(pair.log, history), strict=True):
         where = f"patches {part[0].step} to {part[-1].step}"
         i = part[0].model - 1
+        up, down = [0] * pair.n_classes, [0] * pair.n_classes
+        least = most = 0
+        for patch in part:
+            phi = full_phi(patch, pair.n_classes, binary)
+            for j, x in enumerate(phi):
+                up[j] += max(0, patch.rows * x)
+                down[j] += min(0, patch.rows * x)
+            square, size = sum(x * x for x in phi), sum(map(abs, phi))
+            least += patch.rows * (square - step * size)
+            most += patch.rows * (square + step * size)
         clipped = True
         if len(pair.losses):
             cells = pair.losses.cells(0)
             moved = (two.totals.scores[i] - one.totals.scores[i])[cells].sum(axis=0).tolist()
-            up, down = [0] * len(moved), [0] * len(moved)
-            for patch in part:
-                for j, x in enumerate(full_phi(patch, pair.n_classes, binary)):
-                    up[j] += max(0, patch.rows * x)
-                    down[j] += min(0, patch.rows * x)
             if not all(a <= x <= b for a, x, b in zip(down, moved, up, strict=True)):
                 yield f"{where} moved the scores by what they cannot"
-            reach = [a + b for a, b in zip(down, up, strict=True)]
-            clipped = len(part) > 1 or moved != reach
+            clipped = len(part) > 1 or moved != [a + b for a, b in zip(down, up, strict=True)]
         fall = one.totals.brier[i] - two.totals.brier[i]
-        least = most = 0
-        for patch in part:
-            phi = full_phi(patch, pair.n_classes, binary)
-            square, size = sum(x * x for x in phi), sum(map(abs, phi))
-            least += patch.rows * (square - step * size)
-            most += patch.rows * (square + step * size)
         if fall < least or (not clipped and fall > most):
             yield f"{where} changed the Brier sum by what they cannot"
         touched = part[0].rows if part[0].kind == "reconcile" else sum(p.rows for p in part)
@@ -206,10 +206,10 @@ def effects(pair: Fitted, found: Sequence[Point]) -> Iterator[str]:
                 yield f"{where} changed the actions of more rows than they touch"
 
 
-def events(pair: Fitted, found: Sequence[Point]) -> Iterator[str]:
+def events(pair: Fitted, history: Sequence[Point]) -> Iterator[str]:
     """Every round took the largest event there was, with all its rows; ties: the first."""
     eta, n = pair.resolved.eta, pair.rows
-    for point, part in zip(found, segments(pair.log, found), strict=False):
+    for point, part in zip(history, segments(pair.log, history), strict=False):
         first = part[0]
         where = f"round {first.round}"
         if first.kind == "score":
@@ -231,22 +231,21 @@ def events(pair: Fitted, found: Sequence[Point]) -> Iterator[str]:
                 yield f"{where} is of {first.rows} rows, but its event had {rows}"
 
 
-def calibrations(pair: Fitted, found: Sequence[Point]) -> Iterator[str]:
+def calibrations(pair: Fitted, history: Sequence[Point]) -> Iterator[str]:
     """After a point, a calibration everywhere took the largest residual, and its rounded mean."""
     losses, step = pair.losses, pair.resolved.step
-    for point, part in zip(found, segments(pair.log, found), strict=False):
+    for point, part in zip(history, segments(pair.log, history), strict=False):
         patch = part[0]
         if patch.kind != "calibrate" or patch.round is not None:
             continue
         assert patch.loss is not None and patch.action is not None and pair.resolved.beta
-        where, i = f"patch {patch.step}", patch.model - 1
-        residuals = point.totals.labels[i] - point.totals.scores[i]
+        where, residuals = f"patch {patch.step}", point.totals.residuals(patch.model)
         place = losses.place(patch.loss)
         cell = losses.cells(place).start + patch.action
         largest, norm = largest_norm(residuals)
         if largest != cell:
-            told = losses[int(losses.cell_loss[largest])].name, int(losses.cell_action[largest])
-            yield f"{where} is of {(patch.loss, patch.action)}; the largest gap was at {told}"
+            there = losses[int(losses.cell_loss[largest])].name, int(losses.cell_action[largest])
+            yield f"{where} is of {(patch.loss, patch.action)}; the largest gap was at {there}"
         elif norm <= (pair.resolved.beta * pair.rows * ONE) ** 2:
             yield f"{where}: the gap was not above beta"
         rows = int(taking(point.totals, place, patch.model)[patch.action])
@@ -254,23 +253,21 @@ def calibrations(pair: Fitted, found: Sequence[Point]) -> Iterator[str]:
             yield f"{where} is of {patch.rows} rows, but {rows} took its action"
         elif rows and rounded_mean(residuals[cell], rows, step) != patch.phi:
             yield f"{where}: phi is not the mean residual"
-    end = _calibrated(pair, found)
+    end = _calibrated(pair, history)
     if end is not None:
         for model in (1, 2):
-            totals = end.totals
-            residuals = totals.labels[model - 1] - totals.scores[model - 1]
-            counts = np.concatenate([taking(totals, p, model) for p in range(len(losses))])
-            if not is_calibrated(pair, residuals, counts):
+            counts = np.concatenate([taking(end.totals, p, model) for p in range(len(losses))])
+            if not is_calibrated(pair, end.totals.residuals(model), counts):
                 yield f"model {model} was left uncalibrated"
 
 
-def _calibrated(pair: Fitted, found: Sequence[Point]) -> Point | None:
+def _calibrated(pair: Fitted, history: Sequence[Point]) -> Point | None:
     """The point at which both models are calibrated everywhere, if there must be one."""
     done = pair.status == "converged"
-    if pair.parameters.algorithm == "decision_calibration":
-        return found[-1] if done else None
-    if found[-1].rounds or done or pair.status == "stalled":
-        return [point for point in found if point.rounds == 0][-1]
+    if pair.parameters.calibrates_only:
+        return history[-1] if done else None
+    if history[-1].rounds or done or pair.status == "stalled":
+        return rounds_start(history)
     return None
 
 
@@ -303,9 +300,9 @@ def status(pair: Fitted, last: Totals) -> Iterator[str]:
     steps_left = len(pair.log) < given.max_steps
     if pair.status == "capped" and steps_left and pair.log.rounds < given.max_rounds:
         yield "capped, but neither max_rounds nor max_steps is reached"
-    if pair.resolved.eta is None or given.algorithm == "decision_calibration":
+    if pair.resolved.eta is None or given.calibrates_only:
         return
-    counts = (last.gaps,) if given.algorithm == "reconcile" else last.events
+    counts = (last.gaps,) if given.reconciles_scores else last.events
     largest = max(int(x.max(initial=0)) for x in counts)
     if largest >= pair.resolved.eta * n:
         if pair.status == "converged":
@@ -317,12 +314,12 @@ def status(pair: Fitted, last: Totals) -> Iterator[str]:
 # --- against a replay -----------------------------------------------------------------------------
 
 
-def replay(found: Sequence[Point], replayed: Totals | Sequence[Point]) -> Iterator[str]:
+def replay(history: Sequence[Point], replayed: Totals | Sequence[Point]) -> Iterator[str]:
     """The same sums as another way to them gave: at the end, or at all points of the other way."""
     if isinstance(replayed, Totals):
-        replayed = [Point(found[-1].steps, found[-1].rounds, replayed)]
-    ours = {point.steps: point.totals for point in found}
-    if not replayed or replayed[-1].steps != found[-1].steps:
+        replayed = [Point(history[-1].steps, history[-1].rounds, replayed)]
+    ours = {point.steps: point.totals for point in history}
+    if not replayed or replayed[-1].steps != history[-1].steps:
         yield "the replay does not reach the end of the log"
     for point in replayed:
         if (known := ours.get(point.steps)) is not None:
@@ -332,15 +329,14 @@ def replay(found: Sequence[Point], replayed: Totals | Sequence[Point]) -> Iterat
 
 def differences(one: Totals, two: Totals) -> list[str]:
     """The names of the sums in which two totals differ."""
-    found = [name for name in ("rows", "brier") if getattr(one, name) != getattr(two, name)]
-    for name in ("pairs", "events", "labels", "scores"):
+    names = [name for name in ("rows", "brier") if getattr(one, name) != getattr(two, name)]
+    for name in ("pairs", "events", "labels", "scores", "optimum", "gaps"):
         a, b = getattr(one, name), getattr(two, name)
         if len(a) != len(b) or not all(map(np.array_equal, a, b)):
-            found.append(name)
+            names.append(name)
     if one.paired is not None and two.paired is not None and one.paired != two.paired:
-        found.append("paired differences")
-    arrays = ("optimum", "gaps")
-    return found + [n for n in arrays if not np.array_equal(getattr(one, n), getattr(two, n))]
+        names.append("paired differences")
+    return names
 
 
 def mean_square(square: int, rows: int) -> Fraction:

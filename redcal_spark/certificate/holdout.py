@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-
-import numpy as np
+from functools import partial
 
 from redcal_spark.certificate.case import MODELS, Case, change
 from redcal_spark.certificate.check import Check, Measure, SplitName, When
 from redcal_spark.certificate.exact_numbers import at_least
 from redcal_spark.certificate.intervals import Interval, Level
-from redcal_spark.core.history import Point
+from redcal_spark.core.history import Point, rounds_start
 from redcal_spark.core.metrics import Metrics
 from redcal_spark.core.paired import NOWHERE, Moments, Paired, Range, brier_ranges, loss_range
 
 FEW = "fewer than 2 holdout rows say nothing"
 UNPAIRED = "row by row, nothing was compared"
 UNCHANGED = "no patch changes this model"
+
+of_holdout = partial(Check.of, split="holdout")
 
 
 def statements(case: Case) -> int:
@@ -29,13 +30,13 @@ def statements(case: Case) -> int:
     """
     losses, many = case.pair.losses.losses, len(MODELS)
     pairs = many * (many - 1) // 2
-    found = pairs * sum(loss.n_actions * (loss.n_actions - 1) for loss in losses)
-    found += len(losses) * many + many
+    intervals = pairs * sum(loss.n_actions * (loss.n_actions - 1) for loss in losses)
+    intervals += len(losses) * many + many
     if case.calibrated_first:
-        found += len(losses) * many
-    if case.pair.parameters.algorithm == "reconcile":
-        found += pairs * (1 if case.pair.binary else case.d)
-    return found
+        intervals += len(losses) * many
+    if case.given.reconciles_scores:
+        intervals += pairs * (1 if case.pair.binary else case.d)
+    return intervals
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class HoldoutRows:
 
     @property
     def start(self) -> Point:
-        return [point for point in self.points if point.rounds == 0][-1]
+        return rounds_start(self.points)
 
     @property
     def undecided(self) -> str | None:
@@ -80,9 +81,10 @@ class HoldoutRows:
     def fall(self, place: int, model: int) -> Interval | None:
         """By how much a loss fell, in the user's units, which the grid rounds a little."""
         paired, loss = self.paired, self.case.pair.losses[place]
-        found = None if paired is None else paired.losses[model - 1][place]
-        rise = self.mean(found, self.loss_within(place))
-        if paired is None or rise is None:
+        if paired is None:
+            return None
+        rise = self.mean(paired.losses[model - 1][place], self.loss_within(place))
+        if rise is None:
             return None
         scale = loss.scale
         more = 2 * scale / (1 << loss.bits) * (loss.n_classes if paired.vectors else 1)
@@ -97,15 +99,15 @@ class HoldoutRows:
     def share(self, hits: int) -> Interval | None:
         return None if self.rows < 2 else self.level.share(hits, self.rows)
 
-    def mean(self, found: Moments | None, within: Range) -> Interval | None:
-        return None if found is None or self.rows < 2 else self.level.mean(found, within, self.rows)
+    def mean(self, sums: Moments | None, within: Range) -> Interval | None:
+        return None if sums is None or self.rows < 2 else self.level.mean(sums, within, self.rows)
 
 
 def holdout(held: HoldoutRows) -> Iterator[Check]:
     """What is promised of new rows, and whether the losses fell."""
     yield from _agreement(held)
     for place in range(len(held.case.pair.losses)):
-        if held.case.reconciles_decisions:
+        if held.case.given.reconciles_decisions:
             yield from _rises(held, place)
         yield from _falls(held, place)
     yield from _brier(held)
@@ -114,29 +116,27 @@ def holdout(held: HoldoutRows) -> Iterator[Check]:
 def _agreement(held: HoldoutRows) -> Iterator[Check]:
     """How much of new rows is still in an event: each event has its share of delta."""
     case, last = held.case, held.points[-1].totals
-    if case.pair.parameters.algorithm == "reconcile":
+    if case.given.reconciles_scores:
         hits = int(last.gaps.max(initial=0))
-        yield Check.of(
+        yield of_holdout(
             "largest_gap",
             "in no class do the scores differ by more than alpha on a mass above 2 eta",
             Fraction(hits, held.rows),
             "<=",
             2 * case.eta,
-            split="holdout",
             uncovered="the paper promises nothing of Reconcile on new rows",
             interval=held.share(hits),
         )
-    if not case.reconciles_decisions:
+    if not case.given.reconciles_decisions:
         return
     for place, loss in enumerate(case.pair.losses.losses):
         hits = int(last.events[place].max())
-        yield Check.of(
+        yield of_holdout(
             "largest_event",
             "no disagreement event has a mass above 2 eta",
             Fraction(hits, held.rows),
             "<=",
             2 * case.eta,
-            split="holdout",
             uncovered=case.not_ended,
             undecided=held.undecided,
             loss=loss.name,
@@ -151,15 +151,14 @@ def _rises(held: HoldoutRows, place: int) -> Iterator[Check]:
         moved = bool(case.rounds[model - 1])
         interval: Interval | None = held.nothing  # of no row, whichever
         if moved:
-            found = None if held.paired is None else held.paired.rounds[model - 1][place]
-            interval = held.mean(found, held.loss_within(place))
-        yield Check.of(
+            sums = None if held.paired is None else held.paired.rounds[model - 1][place]
+            interval = held.mean(sums, held.loss_within(place))
+        yield of_holdout(
             "decision_loss",
             "the rounds raised the decision loss by at most twice the bound of the fitting rows",
             change(case, place, model, held.start.totals, held.points[-1].totals),
             "<=",
             case.loss_bound(loss, model, times=2),
-            split="holdout",
             uncovered=case.may_raise(loss, model),
             undecided=held.undecided if moved else None,
             undone=held.undone if moved else None,
@@ -182,13 +181,12 @@ def _falls(held: HoldoutRows, place: int) -> Iterator[Check]:
         )
         falls.append(first - last)
         intervals.append(held.fall(place, model))
-        yield Check.of(
+        yield of_holdout(
             "loss_fell",
             "the decision loss fell",
             first - last,
             ">",
             Fraction(0),
-            split="holdout",
             uncovered=None if case.steps[model - 1] else UNCHANGED,
             undecided=held.undecided,
             undone=held.undone,
@@ -202,13 +200,12 @@ def _falls(held: HoldoutRows, place: int) -> Iterator[Check]:
     if one is not None and two is not None:
         low, high = min(one.low, two.low), min(one.high, two.high)
         both = Interval(low, high, one.confidence, one.method)
-    yield Check.of(
+    yield of_holdout(
         "both_losses_fell",
         "the decision loss of both models fell, together",
         min(falls),
         ">",
         Fraction(0),
-        split="holdout",
         uncovered=None if all(case.steps) else "no patch changes one of the models",
         undecided=held.undecided,
         undone=held.undone,
@@ -226,28 +223,27 @@ def _brier(held: HoldoutRows) -> Iterator[Check]:
     """The theorem's second part on new rows, where it has one: else whether the score fell."""
     case = held.case
     first, last = held.points[0], held.points[-1]
-    proved = case.reconciles_decisions and case.coarse is None
+    proved = case.given.reconciles_decisions and case.coarse is None
     for model in MODELS:
-        found = None if held.paired is None else held.paired.brier[model - 1]
+        sums = None if held.paired is None else held.paired.brier[model - 1]
         steps = case.steps[model - 1]
-        yield Check.of(
+        yield of_holdout(
             "brier_decrease",
             f"the {case.brier_words} fell"
             + (" by a quarter of min(beta^2, eta alpha^2 / 4d) for every patch" if proved else ""),
             case.brier(first, model) - case.brier(last, model),
             ">=" if proved else ">",
             steps * case.g / 4 if proved else Fraction(0),
-            split="holdout",
             uncovered=None if steps else UNCHANGED,
             undecided=held.undecided,
             undone=held.undone,
             model=model,
-            interval=held.mean(found, held.brier_within(model)),
+            interval=held.mean(sums, held.brier_within(model)),
             scale=case.brier_scale,
         )
 
 
-# --- what is told besides -------------------------------------------------------------------------
+# --- what is shown besides ------------------------------------------------------------------------
 
 
 def measures(case: Case, split: SplitName, points: Sequence[Point]) -> Iterator[Measure]:
@@ -255,16 +251,14 @@ def measures(case: Case, split: SplitName, points: Sequence[Point]) -> Iterator[
     losses = case.pair.losses
     whens: tuple[tuple[When, Point], ...] = (("before", points[0]), ("after", points[-1]))
     for when, point in whens:
-        totals, metrics = point.totals, Metrics(point.totals, losses)
+        metrics = Metrics(point.totals, losses)
         for model in MODELS:
             yield Measure("brier", split, when, metrics.brier(model), model=model)
         for place, loss in enumerate(losses.losses):
             for model in MODELS:
                 cost = metrics.decision_loss(place, model)
                 yield Measure("decision_loss", split, when, cost, loss.name, model)
-            pairs, events = totals.pairs[place], totals.events[place]
-            for name, rows in (
-                ("disagreement", int(pairs.sum() - np.trace(pairs))),
-                ("in_some_event", int(events.sum())),
-            ):
-                yield Measure(name, split, when, Fraction(rows, totals.rows), loss.name)
+            apart = metrics.disagreement(place)
+            yield Measure("disagreement", split, when, apart, loss.name)
+            in_events = Fraction(int(metrics.totals.events[place].sum()), metrics.rows)
+            yield Measure("in_some_event", split, when, in_events, loss.name)

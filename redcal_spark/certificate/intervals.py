@@ -22,6 +22,8 @@ CONFIDENCE = Fraction(19, 20)
 BINOMIAL = "exact binomial (Clopper-Pearson)"
 BERNSTEIN = "empirical Bernstein (Maurer and Pontil)"
 
+Height = tuple[float, float]  # of a function, and its slope there
+
 _DIGITS = 12
 _STEPS = 64, 1 << 16  # terms of a tail at a time, at first and at most
 
@@ -72,18 +74,18 @@ class Level:
         """The interval for a share."""
         return binomial(hits, rows, 1 - self.delta, self.at_once)
 
-    def mean(self, found: Moments, within: Range, rows: int) -> Interval:
+    def mean(self, sums: Moments, within: Range, rows: int) -> Interval:
         """The interval for the mean of paired differences, from their sums, by at least 2 rows.
 
         |mean - E| <= sqrt(2 V ln(4 / d') / n) + 7 r ln(4 / d') / (3 (n - 1)), V the unbiased sample
         variance, r the length of the interval that values lie in. They were rounded down to whole
         units: each end is a unit further out.
         """
-        if rows < 2 or found.squares * rows < found.total**2:
-            raise ValueError(f"{found} are not the sums of {rows} rows")
+        if rows < 2 or sums.squares * rows < sums.total**2:
+            raise ValueError(f"{sums} are not the sums of {rows} rows")
         unit = within.unit
-        mean = Fraction(found.total, rows) * unit
-        variance = Fraction(found.squares * rows - found.total**2, rows * (rows - 1)) * unit**2
+        mean = Fraction(sums.total, rows) * unit
+        variance = Fraction(sums.squares * rows - sums.total**2, rows * (rows - 1)) * unit**2
         with localcontext(Context(prec=40)):
             log = _decimal(4 / self.each).ln()
             reach = (_decimal(2 * variance / rows) * log).sqrt()
@@ -131,17 +133,12 @@ def _upper(hits: int, rows: int, tail: float) -> Fraction:
     if hits == rows:
         return Fraction(1)
     if hits == 0:  # (1 - p)^rows = tail
-        found = -math.expm1(math.log(tail) / rows)
+        end = -math.expm1(math.log(tail) / rows)
     else:
         share, reach = _near(hits, rows, tail)
-
-        def height(p: float) -> tuple[float, float]:
-            total = _tail(hits, rows, p, up=False)
-            slope = -(rows - hits) / ((1 - p) * total)
-            return _log_probability(hits, rows, p) + math.log(total) - math.log(tail), slope
-
-        found = _root(height, hits / rows, 1.0, share + reach + reach * reach)
-    return min(Fraction(1), Fraction(_outwards(Decimal(found), ROUND_CEILING)))
+        height = _height(hits, rows, tail, up=False)
+        end = _root(height, hits / rows, 1.0, share + reach + reach * reach)
+    return min(Fraction(1), Fraction(_outwards(Decimal(end), ROUND_CEILING)))
 
 
 def _lower(hits: int, rows: int, tail: float) -> Fraction:
@@ -149,14 +146,20 @@ def _lower(hits: int, rows: int, tail: float) -> Fraction:
     if hits == 0:
         return Fraction(0)
     share, reach = _near(hits, rows, tail)
+    height = _height(hits, rows, tail, up=True)
+    end = _root(height, 0.0, hits / rows, max(share - reach, share * tail))
+    return Fraction(_outwards(Decimal(end), ROUND_FLOOR))
 
-    def height(p: float) -> tuple[float, float]:
-        total = _tail(hits, rows, p, up=True)
-        slope = hits / (p * total)
+
+def _height(hits: int, rows: int, tail: float, *, up: bool) -> Callable[[float], Height]:
+    """By how much the logarithm of a tail's probability is above that of `tail`, under a share."""
+
+    def height(p: float) -> Height:
+        total = _tail(hits, rows, p, up=up)
+        slope = hits / (p * total) if up else -(rows - hits) / ((1 - p) * total)
         return _log_probability(hits, rows, p) + math.log(total) - math.log(tail), slope
 
-    found = _root(height, 0.0, hits / rows, max(share - reach, share * tail))
-    return Fraction(_outwards(Decimal(found), ROUND_FLOOR))
+    return height
 
 
 def _near(hits: int, rows: int, tail: float) -> tuple[float, float]:
@@ -166,9 +169,7 @@ def _near(hits: int, rows: int, tail: float) -> tuple[float, float]:
     return share, math.sqrt(2 * math.log(1 / tail)) * spread
 
 
-def _root(
-    height: Callable[[float], tuple[float, float]], low: float, high: float, start: float
-) -> float:
+def _root(height: Callable[[float], Height], low: float, high: float, start: float) -> float:
     """Where a monotone function of p, given with its slope, is 0: Newton's steps, kept inside."""
     p = start if low < start < high else (low + high) / 2
     for _ in range(200):

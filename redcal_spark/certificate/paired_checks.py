@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from redcal_spark.certificate.history_checks import quantised_cost, segments
+from redcal_spark.certificate.history_checks import cost_change, segments
 from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.fixed_point import BITS
-from redcal_spark.core.history import Point
+from redcal_spark.core.history import Point, rounds_start
 from redcal_spark.core.metrics import Totals
 from redcal_spark.core.paired import NOWHERE, Moments, Range, brier_ranges, loss_range
 
 
-def paired(pair: Fitted, found: Sequence[Point]) -> Iterator[str]:
+def paired(pair: Fitted, history: Sequence[Point]) -> Iterator[str]:
     """Contradictions: what rows changed by, each rounded down, adds up to what the sums did."""
-    first = found[0].totals
-    start = [point for point in found if point.rounds == 0][-1].totals
-    parts = segments(pair.log, found)
+    first = history[0].totals
+    start = rounds_start(history).totals
+    parts = segments(pair.log, history)
     ranges = brier_ranges(parts, pair.n_classes, pair.binary)
     within = [NOWHERE, NOWHERE]
-    for place, point in enumerate(found):
+    for place, point in enumerate(history):
         if place:
             within[parts[place - 1][0].model - 1] = ranges[place - 1]
         where, early = f"after {point.steps} patches", point.totals if point.rounds == 0 else start
@@ -38,7 +38,7 @@ def _losses_add_up(pair: Fitted, i: int, first: Totals, early: Totals, now: Tota
     return all(
         _adds_up(
             known[i][place],
-            _moved(pair, place, i, since, now),
+            cost_change(pair.losses, place, i + 1, since, now),
             loss_range(loss, moments.vectors).shift,
             now.rows,
             rounding,
@@ -55,13 +55,8 @@ def _brier_adds_up(i: int, first: Totals, now: Totals, within: Range) -> bool:
     return _adds_up(now.paired.brier[i], first.brier[i] - now.brier[i], shift, now.rows, now.rows)
 
 
-def _moved(pair: Fitted, place: int, i: int, before: Totals, after: Totals) -> int:
-    cells = pair.losses.cells(place)
-    return quantised_cost((after.labels[i] - before.labels[i])[cells], pair.losses[place])
-
-
-def _adds_up(found: Moments, moved: int, shift: int, rows: int, rounding: int) -> bool:
+def _adds_up(sums: Moments, moved: int, shift: int, rows: int, rounding: int) -> bool:
     """Units are 2^shift of what `moved` is in; so many rows were rounded, by less than one each."""
-    rest = moved - (found.total << shift)
+    rest = moved - (sums.total << shift)
     fits = 0 <= rest < max(1, rounding << shift)
-    return fits and found.total**2 <= rows * found.squares <= rows * rows << 2 * BITS
+    return fits and sums.total**2 <= rows * sums.squares <= rows * rows << 2 * BITS

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from redcal_spark.certificate.history_checks import is_calibrated, rounded_mean
-from redcal_spark.core.events import Disagreement, ScoreGap
+from redcal_spark.core.events import Disagreement
 from redcal_spark.core.fitted import Fitted
-from redcal_spark.core.fixed_point import ONE, Ints
-from redcal_spark.core.kernel import BlockScan, Index, Rows, chunks, region_of
+from redcal_spark.core.fixed_point import Ints
+from redcal_spark.core.kernel import BlockScan, Index
 from redcal_spark.core.patches import Patch
-from redcal_spark.core.sums import residuals
+from redcal_spark.core.rows import Rows
+from redcal_spark.core.sums import label_sums, residuals, score_sums
 
 
 def recheck(pair: Fitted, scans: Iterable[BlockScan]) -> Iterator[str]:
@@ -28,24 +29,12 @@ def recheck(pair: Fitted, scans: Iterable[BlockScan]) -> Iterator[str]:
         if patch.kind == "reconcile":
             yield from _calibrated(pair, held, opened)
             opened = patch
-        places = [acted_on(rows, patch) for rows in held]
+        places = [rows.acted_on(patch) for rows in held]
         yield from _right(pair, patch, held, places)
         for rows in held:
             rows.apply(patch)
     if pair.status != "capped" or len(pair.log) < pair.parameters.max_steps:
         yield from _calibrated(pair, held, opened)
-
-
-def acted_on(rows: Rows, patch: Patch) -> Index:
-    """The rows that a patch is about to act on."""
-    if patch.kind == "calibrate":
-        return rows.in_region(patch.model, region_of(patch, rows.rules.losses))
-    if patch.kind == "score":
-        assert patch.coordinate is not None and patch.direction is not None
-        return rows.in_gap(ScoreGap(patch.coordinate, patch.direction))
-    assert patch.loss is not None and patch.a1 is not None and patch.a2 is not None
-    place = rows.rules.losses.place(patch.loss)
-    return rows.in_event(Disagreement(place, patch.a1, patch.a2))
 
 
 def _right(pair: Fitted, patch: Patch, held: list[Rows], places: list[Index]) -> Iterator[str]:
@@ -59,9 +48,10 @@ def _right(pair: Fitted, patch: Patch, held: list[Rows], places: list[Index]) ->
     if count and rounded_mean(own, count, step) != patch.phi:
         yield f"patch {patch.step}: phi is not the mean residual of its rows"
     if patch.kind == "reconcile":
-        assert patch.loss is not None and patch.a1 is not None and patch.a2 is not None
-        costs = pair.losses[pair.losses.place(patch.loss)].quantised.tolist()
-        contrast = [x - y for x, y in zip(costs[patch.a1], costs[patch.a2], strict=True)]
+        event = patch.event(pair.losses)
+        assert isinstance(event, Disagreement)
+        costs = pair.losses[event.loss].quantised
+        contrast = (costs[event.a1] - costs[event.a2]).tolist()
         off = [abs(sum(r * c for r, c in zip(one.tolist(), contrast, strict=True))) for one in both]
         if patch.model != (1 if off[0] >= off[1] else 2):
             yield f"patch {patch.step}: the other model was more wrong"
@@ -72,14 +62,7 @@ def _residual(held: list[Rows], places: list[Index], model: int, d: int) -> Ints
     total: Ints = np.zeros(d, np.int64)
     for rows, index in zip(held, places, strict=True):
         assert rows.y is not None
-        f, y = rows.f[model - 1], rows.y
-        for part in chunks(len(index), d):
-            chosen = index[part]
-            total -= f.take(chosen, axis=0).sum(axis=0, dtype=np.int64)
-            if y.ndim == 2:
-                total += y.take(chosen, axis=0).sum(axis=0, dtype=np.int64)
-            else:
-                total += np.bincount(y.take(chosen), minlength=d) * ONE
+        total += label_sums(rows.y.take(index, axis=0), d) - score_sums(rows.f[model - 1], index)
     return total
 
 
@@ -91,7 +74,7 @@ def _calibrated(pair: Fitted, held: list[Rows], opened: Patch | None) -> Iterato
     counts: Ints = np.zeros(pair.losses.n_cells, np.int64)
     for rows in held:
         if rows.frozen is not None:
-            found = residuals(rows.take(rows.frozen), opened.model)
-            sums, counts = sums + found.sums, counts + found.counts
+            within = residuals(rows.take(rows.frozen), opened.model)
+            sums, counts = sums + within.sums, counts + within.counts
     if not is_calibrated(pair, sums, counts):
         yield f"round {opened.round} does not end calibrated to beta"

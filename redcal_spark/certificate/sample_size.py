@@ -97,7 +97,7 @@ def enough_rows(case: Case, delta: Fraction) -> Iterator[Check]:
             rows,
             ">=",
             Fraction(bound),
-            uncovered="fewer rows than the finite-sample theorem asks: holdout rows must tell"
+            uncovered="fewer rows than the finite-sample theorem asks for: see the holdout rows"
             if few
             else None,
         )

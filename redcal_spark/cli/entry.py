@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 from redcal_spark import __version__
 from redcal_spark.cli import commands
+from redcal_spark.cli.demo_command import demo
 from redcal_spark.cli.fail_on import CONDITIONS, conditions
 from redcal_spark.cli.log_lines import FORMATS, Context, Parser, logging_to_stderr
 from redcal_spark.cli.results import aside
@@ -25,12 +26,11 @@ from redcal_spark.runs.signals import in_words, sigterm_as_ctrl_c
 from redcal_spark.settings import of_a_job
 
 EVALUATED = (
-    "Recomputed from the input as it was: every column of the rows, of patches and history, counts "
-    "and measures in metrics and ledger, the model and the certificate. Nobody can measure again "
-    "when a run was made, how long it took, in how many passes, and by which process: metrics and "
-    "ledger hold these twice, or with a digest, and a change of one of them shows. Digests stop "
-    "nobody who rewrites them, too. Exit: 0 all is so, 1 something is not, 3 something could not "
-    "be checked."
+    "Recomputed from the input versions of the run: all columns of the rows, patches and history, "
+    "the counts and measures in metrics and ledger, the model, the certificate. Times, passes and "
+    "processes cannot be recomputed: metrics and ledger hold them twice or with a digest, and a "
+    "change of one copy is reported. Someone who also rewrites the digests is not detected. "
+    "Exit: 0 all matches, 1 something differs, 3 something could not be checked."
 )
 
 log_line = logging.getLogger("redcal_spark.cli")
@@ -67,12 +67,12 @@ def _done(options: argparse.Namespace) -> int:
         aside(options, f"redcal {options.command}: {in_words(err)}", logging.ERROR)
         return 1
     except Exception as err:
-        told = f"redcal {options.command}: unexpected {type(err).__name__}: {err}"
+        message = f"redcal {options.command}: unexpected {type(err).__name__}: {err}"
         if not options.verbose:
-            told += "\n  (--verbose shows where; please report it)"
-            aside(options, told, logging.ERROR)
+            message += "\n  (--verbose shows where; please report it)"
+            aside(options, message, logging.ERROR)
         elif options.log_format == "json":
-            log_line.exception(told)
+            log_line.exception(message)
         elif options.screen.hidden:  # Python would show it all
             traceback.print_exc()
         else:
@@ -85,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="redcal",
         description="Reconcile two models that lead to different decisions.",
         epilog="Exit: 0 converged, 1 failed or interrupted, 2 wrong use, configuration or input, "
-        "3 finished but capped, stalled or cut. A run that has nothing to do ends as the one "
+        "3 finished but capped, stalled or cut. A run with nothing to do exits as the run "
         "that did it.",
     )
     _folder(parser)
@@ -107,9 +107,11 @@ def _parser() -> argparse.ArgumentParser:
             )
             sub.add_argument("--engine", choices=("auto", "local", "spark"), help="what computes")
         _folder(sub)
-        sub.add_argument("-q", "--quiet", action="store_true", help="no progress, no closing words")
-        sub.add_argument("-v", "--verbose", action="store_true", help="say more, with tracebacks")
-        sub.add_argument("--json", action="store_true", help="print for machines")
+        sub.add_argument("-q", "--quiet", action="store_true", help="no progress, no summary")
+        sub.add_argument(
+            "-v", "--verbose", action="store_true", help="more detail, with tracebacks"
+        )
+        sub.add_argument("--json", action="store_true", help="print JSON")
         sub.add_argument(
             "--log-format", choices=FORMATS, default="text", help="json: one object a line"
         )
@@ -118,7 +120,7 @@ def _parser() -> argparse.ArgumentParser:
 
     def waits(sub: argparse.ArgumentParser) -> None:
         sub.add_argument(
-            "--wait", action="store_true", help="if another process is doing it, wait for it"
+            "--wait", action="store_true", help="if another process holds the run, wait for it"
         )
 
     def alerting(sub: argparse.ArgumentParser) -> None:
@@ -138,7 +140,7 @@ def _parser() -> argparse.ArgumentParser:
         "show how much the models disagree and what it costs; write nothing",
     )
     for name, do, text in (
-        ("run", commands.run, "fit, apply and holdout: the main job"),
+        ("run", commands.run, "fit, apply and check on holdout rows: the main job"),
         ("fit", commands.fit, "fit and certify; write the log, not the rows"),
     ):
         sub = command(name, do, text)
@@ -146,9 +148,9 @@ def _parser() -> argparse.ArgumentParser:
         waits(sub)
         alerting(sub)
     sub = command(
-        "resume", commands.resume, "go on with a run that died, on the input it started with"
+        "resume", commands.resume, "continue a run that died, on the input versions it started with"
     )
-    sub.add_argument("--run", metavar="ID", help="default: the last unfinished one")
+    sub.add_argument("--run", metavar="ID", help="default: the last unfinished run")
     waits(sub)
     alerting(sub)
     sub = command(
@@ -160,7 +162,7 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument(
         "--incremental",
         action="store_true",
-        help="only rows that came since the last time, each once (on Spark, append or merge)",
+        help="only rows that are new since the last time, each once (on Spark; append or merge)",
     )
     sub.add_argument(
         "--follow",
@@ -173,13 +175,13 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument(
         "--switch-model",
         action="store_true",
-        help="go on from the checkpoint of another model with this one",
+        help="continue from the checkpoint offset of another model with this one",
     )
     waits(sub)
     sub = command(
         "evaluate",
         commands.evaluate,
-        "make a run again from its input and compare everything that it wrote, cell by cell",
+        "repeat a run from its input and compare everything it wrote, cell by cell",
     )
     sub.epilog = EVALUATED
     sub.add_argument(
@@ -199,7 +201,7 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("-o", "--output", metavar="FILE", help="also draw a chart: .svg or .html")
     sub = command("log", commands.log, "print the patch log of the last run of this configuration")
     sub.add_argument("--run", metavar="ID", help="a run's id, or latest")
-    sub = command("explain", commands.explain, "tell which patches touched a row, and why")
+    sub = command("explain", commands.explain, "show which patches changed a row, and why")
     sub.add_argument("--id", required=True, metavar="X", help="the row's value of input.id")
     sub.add_argument("--run", metavar="ID", help="a run's id, or latest")
     sub = command("export", commands.export, "write the model as one JSON file")
@@ -208,15 +210,17 @@ def _parser() -> argparse.ArgumentParser:
     sub = command("report", commands.report, "write a run's report: one HTML file")
     sub.add_argument("--run", metavar="ID", help="a run's id, or latest")
     sub.add_argument("-o", "--output", metavar="FILE", help="default: beside the output table")
-    sub = command("runs", commands.runs, "list the runs in the ledger, or tidy up after old ones")
-    sub.add_argument("--prune", action="store_true", help="remove what old runs left")
+    sub = command(
+        "runs", commands.runs, "list the runs in the ledger, or delete what old ones left"
+    )
+    sub.add_argument(
+        "--prune", action="store_true", help="delete patches, history and metrics of old runs"
+    )
     sub.add_argument("--keep", type=_positive, metavar="N", help="prune all but the newest N")
     sub.add_argument("--older-than", type=age, metavar="AGE", help="prune those, as 30d, 8w, 12h")
-    sub.add_argument("--dry-run", action="store_true", help="say what would be pruned")
-    sub.add_argument("--compact", action="store_true", help="put small files together")
-    sub = command(
-        "demo", commands.demo, "write example data and reconcile it into ./out", config=False
-    )
+    sub.add_argument("--dry-run", action="store_true", help="show what would be deleted")
+    sub.add_argument("--compact", action="store_true", help="compact small files (OPTIMIZE)")
+    sub = command("demo", demo, "write example data and reconcile it into ./out", config=False)
     sub.add_argument("--rows", type=_patients, default=ROWS, help=f"default: {ROWS:,}")
     sub.add_argument("--force", action="store_true", help="run even if nothing changed")
     return parser
@@ -256,12 +260,12 @@ def _patients(text: str) -> int:
 
 def _seconds(text: str) -> float:
     try:
-        found = float(text)
+        seconds = float(text)
     except ValueError:
-        found = 0.0
-    if not 0 < found < float("inf"):
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
         raise argparse.ArgumentTypeError(f"must be a number of seconds above 0, got {text!r}")
-    return found
+    return seconds
 
 
 if __name__ == "__main__":

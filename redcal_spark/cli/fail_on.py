@@ -10,24 +10,24 @@ from redcal_spark.runs.ledger import RunRow
 from redcal_spark.runs.outcome import Outcome
 
 MEANING = {
-    "capped": "stopped by max_rounds or max_steps, before it was done",
+    "capped": "max_rounds or max_steps stopped it before it was done",
     "stalled": "the next patch rounds to nothing on the patch grid (grid_bits)",
-    "cut": "the guard left out patches that did harm on the holdout rows",
+    "cut": "the guard left out patches that raised the cost on holdout rows",
 }
 
 
 def _status(name: str) -> Callable[[Outcome], str | None]:
-    return lambda found: MEANING[name] if found.row.status == name else None
+    return lambda outcome: MEANING[name] if outcome.row.status == name else None
 
 
-def _certificate(found: Outcome) -> str | None:
-    checks = json.loads(found.row.certificate or "{}").get("checks", ())
+def _certificate(outcome: Outcome) -> str | None:
+    checks = json.loads(outcome.row.certificate or "{}").get("checks", ())
     failed = [check["name"] for check in checks if check["verdict"] in ("violated", "fail")]
     return f"violated on the holdout rows: {', '.join(failed)}" if failed else None
 
 
 def _rows(count: Callable[[RunRow], int | None], what: str) -> Callable[[Outcome], str | None]:
-    return lambda found: f"{count(found.row):,} rows {what}" if count(found.row) else None
+    return lambda outcome: f"{count(outcome.row):,} rows {what}" if count(outcome.row) else None
 
 
 CONDITIONS: dict[str, Callable[[Outcome], str | None]] = {
@@ -35,8 +35,10 @@ CONDITIONS: dict[str, Callable[[Outcome], str | None]] = {
     "certificate": _certificate,
     "bad_rows": _rows(lambda row: row.bad_rows, "could not be used"),
     "unlabelled": _rows(lambda row: row.unlabelled_rows, "have no label yet"),
-    "unchanged": lambda found: "there was nothing new" if found.unchanged else None,
-    "held": lambda found: found.held,
+    "unchanged": lambda outcome: (
+        "nothing has changed since the last run" if outcome.unchanged else None
+    ),
+    "held": lambda outcome: outcome.held,
 }
 
 
@@ -50,11 +52,11 @@ def conditions(text: str) -> tuple[str, ...]:
     return names
 
 
-def alerts(names: Sequence[str], found: Outcome) -> list[str]:
+def alerts(names: Sequence[str], outcome: Outcome) -> list[str]:
     """Which of the conditions hold of a run, and why.
 
-    A run that had nothing to do is told as the one that did it: else a failure that a scheduler
+    A run that had nothing to do counts as the one that did it: else a failure that a scheduler
     tries again would be a success.
     """
-    told = ((name, CONDITIONS[name](found)) for name in names)
-    return [f"{name}: {why}" for name, why in told if why is not None]
+    reasons = ((name, CONDITIONS[name](outcome)) for name in names)
+    return [f"{name}: {why}" for name, why in reasons if why is not None]

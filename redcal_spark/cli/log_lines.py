@@ -39,16 +39,16 @@ class JsonLines(logging.Formatter):
         self._screen = screen
 
     def format(self, record: logging.LogRecord) -> str:
-        told = {
+        line = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
             "logger": record.name,
             "message": self._screen.hidden.text(record.getMessage()),
         }
-        told |= {name: value for name, value in asdict(self._context).items() if value is not None}
+        line |= {name: value for name, value in asdict(self._context).items() if value is not None}
         if record.exc_info:
-            told["exception"] = self._screen.hidden.text(self.formatException(record.exc_info))
-        return json.dumps(told)
+            line["exception"] = self._screen.hidden.text(self.formatException(record.exc_info))
+        return json.dumps(line)
 
 
 class Lines(logging.Formatter):
@@ -74,7 +74,7 @@ def logging_to_stderr(
     log.handlers[:] = [handler]
     log.setLevel(logging.ERROR if quiet else logging.DEBUG if verbose else logging.INFO)
     log.propagate = False
-    # what goes wrong in a batch of a stream is raised as well, and told in words then
+    # what goes wrong in a batch of a stream is raised as well, and reported then
     logging.getLogger("py4j").setLevel(logging.WARNING if verbose else logging.CRITICAL)
     if form != "json":
         yield
@@ -92,7 +92,7 @@ def logging_to_stderr(
 
 
 class Parser(argparse.ArgumentParser):
-    """Tells of wrong use in the form that was asked for, where that can still be seen."""
+    """Reports wrong use in the form that was asked for, where that can still be seen."""
 
     given: Sequence[str] = ()
 
@@ -101,5 +101,5 @@ class Parser(argparse.ArgumentParser):
         if "--log-format json" not in given and "--log-format=json" not in given:
             super().error(message)
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        told = {"time": now, "level": "ERROR", "logger": log.name, "message": message}
-        self.exit(2, json.dumps(told) + "\n")
+        line = {"time": now, "level": "ERROR", "logger": log.name, "message": message}
+        self.exit(2, json.dumps(line) + "\n")

@@ -10,9 +10,7 @@ from collections.abc import Callable
 
 from redcal_spark.backends.backend import Backend, LocalBackend, choose_engine
 from redcal_spark.backends.local.store import DeltaRsStore
-from redcal_spark.cli.terminal import (
-    Terminal,
-)
+from redcal_spark.cli.terminal import Terminal
 from redcal_spark.config.folder import looked_for
 from redcal_spark.config.load import load_config
 from redcal_spark.config.schema import Config

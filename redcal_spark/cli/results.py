@@ -1,4 +1,4 @@
-"""Telling: how commands end, on the screen and for machines."""
+"""Results: how commands end, on the screen and for machines."""
 
 from __future__ import annotations
 
@@ -6,22 +6,32 @@ import argparse
 import json
 import logging
 import sys
+from typing import Any
 
 from rich.console import Console
 
 from redcal_spark.cli.fail_on import MEANING, alerts
 from redcal_spark.cli.streams import Screen
-from redcal_spark.cli.terminal import (
-    before_and_after,
-)
+from redcal_spark.cli.tables import before_and_after
+from redcal_spark.core.number_text import plural
+from redcal_spark.errors import UsageError
+from redcal_spark.model.audit import audit
 from redcal_spark.model.guard import failures
 from redcal_spark.model.pair import ReconciledPair
-from redcal_spark.report.write import report_run
+from redcal_spark.report.data import Report
+from redcal_spark.report.write import is_of, path_after_run, write_report
+from redcal_spark.runs.evaluation.evaluate import Evaluation
 from redcal_spark.runs.job import Job
+from redcal_spark.runs.ledger import RunRow
 from redcal_spark.runs.outcome import Outcome
 
 log_line = logging.getLogger("redcal_spark.cli")
 
+EVALUATED = {
+    "ok": "everything matches a repeat of the run",
+    "differs": "something differs from a repeat of the run",
+    "not checkable": "something could not be checked",
+}
 EXIT = {"converged": 0, "capped": 3, "stalled": 3, "cut": 3}
 
 
@@ -40,7 +50,7 @@ def console_of(options: argparse.Namespace) -> Console:
     return screen.console(highlight=False, markup=False, emoji=False, width=width)
 
 
-def tell_held(options: argparse.Namespace, outcome: Outcome) -> int:
+def show_held(options: argparse.Namespace, outcome: Outcome) -> int:
     """Someone else is at work: that is no failure."""
     if options.json:
         row = outcome.row
@@ -50,13 +60,12 @@ def tell_held(options: argparse.Namespace, outcome: Outcome) -> int:
     return 0
 
 
-def tell_end(options: argparse.Namespace, job: Job, outcome: Outcome) -> int:
-    """Tell how a run ended; what `--fail-on` names is a failure."""
+def show_end(options: argparse.Namespace, job: Job, outcome: Outcome) -> int:
+    """Show how a run ended; what `--fail-on` names is a failure."""
     code = _ended(options, job, outcome)
     row = outcome.row
     if options.log_format == "json" and outcome.pair is not None:
-        told = f"{row.status}: {row.patches:,} patches in {row.rounds:,} rounds"
-        log_line.info("%s on %s rows", told, f"{row.fit_rows:,}")
+        log_line.info("%s", _done(row))
     why = alerts(options.fail_on, outcome)
     for line in why:
         aside(options, f"redcal {options.command}: --fail-on {line}", logging.ERROR)
@@ -66,86 +75,137 @@ def tell_end(options: argparse.Namespace, job: Job, outcome: Outcome) -> int:
 def _ended(options: argparse.Namespace, job: Job, outcome: Outcome) -> int:
     row = outcome.row
     if outcome.held is not None:
-        return tell_held(options, outcome)
-    page = report_run(job, row)
-    told_page = None if page is None else str(page)
-    if outcome.unchanged:
-        if options.json:
-            told = {"run_id": row.run_id, "status": row.status, "unchanged": True}
-            print(json.dumps(told | {"report": told_page}))
-        elif not options.quiet:
-            print(
-                f"nothing to do: run {row.run_id} did just this "
-                f"({row.finished_at:%Y-%m-%d %H:%M:%S}); --force runs it again"
-            )
-            if row.status in MEANING:
-                print(f"  {row.status}: {MEANING[row.status]}")
-        return EXIT[row.status]  # else a run that is tried again would turn from 3 to 0
-    assert outcome.pair is not None
+        return show_held(options, outcome)
+    page = _report_page(job, row)
     if options.json:
-        told = {
-            "run_id": row.run_id,
-            "status": row.status,
-            "patches": row.patches,
-            "rounds": row.rounds,
-            "outputs": json.loads(row.outputs or "{}"),
-            "metrics": json.loads(row.metrics or "{}"),
-            "certificate": json.loads(row.certificate or "null"),
-            "timings": json.loads(row.timings or "{}"),
-            "report": told_page,
-        }
-        print(json.dumps(told))
-        return EXIT[row.status]
-    if options.quiet:
-        return EXIT[row.status]
-    print(
-        f"{row.status}: {counted(row.patches, 'patch', 'patches')} in "
-        f"{counted(row.rounds, 'round', 'rounds')} on {counted(row.fit_rows, 'row', 'rows')} "
-        f"(run {row.run_id})"
-    )
+        print(json.dumps(_end_json(outcome) | {"report": page}))
+    elif outcome.unchanged and not options.quiet:
+        print(
+            f"nothing to do: run {row.run_id} did just this "
+            f"({row.finished_at:%Y-%m-%d %H:%M:%S}); --force runs it again"
+        )
+        if row.status in MEANING:
+            print(f"  {row.status}: {MEANING[row.status]}")
+    elif not options.quiet:
+        _show_run(options, job, outcome, page)
+    return EXIT[row.status]  # of an earlier run, too: tried again, 3 must not turn into 0
+
+
+def _end_json(outcome: Outcome) -> dict[str, Any]:
+    row = outcome.row
+    if outcome.unchanged:
+        return {"run_id": row.run_id, "status": row.status, "unchanged": True}
+    return {
+        "run_id": row.run_id,
+        "status": row.status,
+        "patches": row.patches,
+        "rounds": row.rounds,
+        "outputs": json.loads(row.outputs or "{}"),
+        "metrics": json.loads(row.metrics or "{}"),
+        "certificate": json.loads(row.certificate or "null"),
+        "timings": json.loads(row.timings or "{}"),
+    }
+
+
+def _show_run(options: argparse.Namespace, job: Job, outcome: Outcome, page: str | None) -> None:
+    row, pair, console = outcome.row, outcome.pair, console_of(options)
+    assert pair is not None
+    print(f"{_done(row)} (run {row.run_id})")
     if row.status in MEANING:
         print(f"  {MEANING[row.status]}")
     for name, count in (("unlabelled", row.unlabelled_rows), ("unusable", row.bad_rows)):
         if count:
-            rows = "row was" if count == 1 else "rows were"
-            print(f"  {count:,} {name} {rows} not fitted")
-    if row.command == "run" and sums_may_differ(outcome.pair) and not job.config.output.normalise:
+            print(f"  not fitted: {plural(count, f'{name} row')}")
+    off_1 = pair.log and not pair.binary  # one column and its rest always sum to 1
+    if row.command == "run" and off_1 and not job.config.output.normalise:
         print("  patched scores need not sum to 1; output.normalise: true adds some that do")
-    if outcome.pair.certificate is not None:
-        certificate = outcome.pair.certificate
-        falls = certificate.falls(model_names(job))
-        for line in (*certificate.headline(), *falls, *failures(certificate)):
-            console_of(options).print(f"  {line}")
-    losses = outcome.pair.losses
+    if pair.certificate is not None:
+        falls = pair.certificate.falls(model_names(job))
+        for line in (*pair.certificate.headline(), *falls, *failures(pair.certificate)):
+            console.print(f"  {line}")
     print()
-    console_of(options).print(before_and_after(outcome.metrics, model_names(job), losses))
+    console.print(before_and_after(outcome.metrics, model_names(job), pair.losses))
     print()
     versions = json.loads(row.outputs or "{}")
     for name, table in job.tables._asdict().items():
         if table in versions:
             print(f"  {'rows' if name == 'table' else name:<8} {table}, version {versions[table]}")
     print(f"  {'runs':<8} {job.tables.runs}")
-    if told_page is not None:
-        print(f"  {'report':<8} {told_page}")
-    return EXIT[row.status]
+    if page is not None:
+        print(f"  {'report':<8} {page}")
 
 
-def counted(number: int | None, one: str, many: str) -> str:
-    return f"{number:,} {one if number == 1 else many}"
+def _done(row: RunRow) -> str:
+    patches = plural(row.patches or 0, "patch", "patches")
+    rounds, rows = plural(row.rounds or 0, "round"), plural(row.fit_rows or 0, "row")
+    return f"{row.status}: {patches} in {rounds} on {rows}"
 
 
-def sums_may_differ(pair: ReconciledPair) -> bool:
-    """Whether some rows' scores may sum to something else than before: one column cannot."""
-    return bool(pair.log) and not pair.binary
+def _report_page(job: Job, row: RunRow) -> str | None:
+    """The report after a run, if one is wanted. A run does not fail by it: the reason is noted.
+
+    A report of this very run that is there already is left as it is.
+    """
+    path = path_after_run(job.config.output)
+    if path is None or row.command != "run":
+        return None
+    if not is_of(path, row.run_id):
+        try:
+            write_report(Report.of(job.store, job.tables, row), path)
+        except UsageError as err:
+            job.listener.note(f"no report: {err}")
+            return None
+    return str(path)
 
 
 def patches_of(pair: ReconciledPair) -> str:
-    return counted(len(pair.log), "patch", "patches")
+    return plural(len(pair.log), "patch", "patches")
 
 
 def model_names(job: Job) -> list[str]:
     """What the models are called: by their column, where that tells them apart."""
-    found = [job.config.input.score_columns(model) for model in (1, 2)]
-    if any(len(columns) > 1 for columns in found) or found[0] == found[1]:
+    one, two = (job.config.input.score_columns(model) for model in (1, 2))
+    if len(one) > 1 or len(two) > 1 or one == two:
         return ["model 1", "model 2"]
-    return [columns[0] for columns in found]
+    return [one[0], two[0]]
+
+
+def evaluation_json(evaluation: Evaluation) -> dict[str, Any]:
+    """{run_id, result, checked, notes, splits, certificate}; `Checked.to_json` is of one check."""
+    certificate = evaluation.certificate
+    return {
+        "run_id": None if evaluation.row is None else evaluation.row.run_id,
+        "result": evaluation.result,
+        "checked": [checked.to_json() for checked in evaluation.checked],
+        "notes": evaluation.notes,
+        "splits": {
+            split: {"before": audit(before), "after": audit(after)}
+            for split, (before, after) in evaluation.metrics.items()
+        },
+        "certificate": None if certificate is None else certificate.to_json(),
+    }
+
+
+def show_evaluation(options: argparse.Namespace, job: Job, evaluation: Evaluation) -> None:
+    console = console_of(options)
+    if evaluation.metrics:
+        losses = next(iter(evaluation.metrics.values()))[0].losses  # the input may be gone
+        console.print(before_and_after(evaluation.metrics, model_names(job), losses))
+        console.print()
+    if evaluation.row is not None:
+        console.print(f"run {evaluation.row.run_id}: {EVALUATED[evaluation.result]}")
+    for note in evaluation.notes:
+        console.print(f"  note: {note}")
+    for checked in evaluation.checked:
+        where = f" {checked.table}" if checked.table else ""
+        own = evaluation.row is None or checked.run_id in ("", evaluation.row.run_id)
+        run = "" if own else f" (run {checked.run_id})"
+        console.print(f"  {checked.result:<13} {checked.what:<11}{where}{run}")
+        if options.verbose and checked.how:
+            console.print(f"    from {checked.how}")
+        for line in checked.lines():
+            console.print(f"    {line}")
+    if evaluation.certificate is not None:
+        console.print()
+        for line in evaluation.certificate.lines():
+            console.print(f"  {line}")

@@ -1,45 +1,145 @@
-"""What people see of an audit, and of the journey of a row."""
+"""The tables that people see: of a run, a log, the ledger, an audit, a comparison and a row."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from functools import partial
+from itertools import islice
+from operator import methodcaller
 from typing import Any
 
 from rich.table import Table
 
-from redcal_spark.cli.terminal import columns_of, cost, share
-from redcal_spark.core.metrics import brier_words
+from redcal_spark.core.losses import LossFamily
+from redcal_spark.core.metrics import Metrics, brier_words
+from redcal_spark.core.number_text import cost_texts, plural, share_text
+from redcal_spark.core.patches import Patch, PatchLog
 from redcal_spark.model.explanation import Explanation
+from redcal_spark.runs.compare import SPLITS, Compared, mean_brier, mean_gap
+from redcal_spark.runs.ledger import RunRow
 
 LARGEST = 8  # pairs of actions, actions or coordinates that are listed
 
 Shown = Table | str
 
 
-def audit_tables(
-    found: Mapping[str, Any], models: Sequence[str], binary: bool = False
-) -> list[Shown]:
-    """What the audit found: both models side by side, where they part ways, and what is to do.
+def columns_of(left: Iterable[str], right: Iterable[str]) -> Table:
+    """Text on the left may wrap, numbers on the right may not."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in left:
+        table.add_column(name, overflow="fold")
+    for name in right:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
 
-    found: as `audit_rows` gives it. binary: scores are one column P(1), whose usual Brier score is
+
+# --- runs -----------------------------------------------------------------------------------------
+
+
+def before_and_after(
+    splits: Mapping[str, tuple[Metrics, Metrics]], models: Sequence[str], losses: LossFamily
+) -> Table:
+    """The closing table: what changed, on the rows fitted and the holdout rows."""
+    headings = []
+    for split in splits:
+        headings += [f"{SPLITS[split]}\nbefore", "\nafter"]
+    table = columns_of([""], headings)
+    columns = [metrics for pair in splits.values() for metrics in pair]
+    table.add_row("rows", *(f"{m.rows:,}" for m in columns))
+    for i, model in enumerate(models, 1):
+        title = f"{brier_words(columns[0].binary)}, {model}"
+        table.add_row(title, *(f"{float(m.usual_brier(i)):.4f}" for m in columns))
+    for place, loss in enumerate(losses.losses):
+        for i, model in enumerate(models, 1):
+            costs = cost_texts([float(m.decision_loss(place, i)) for m in columns])
+            table.add_row(f"{loss.name}: cost of {model}", *costs)
+        apart = (share_text(m.disagreement(place)) for m in columns)
+        table.add_row(f"{loss.name}: rows that disagree", *apart)
+        largest = (share_text(m.largest_event(place)) for m in columns)
+        table.add_row(f"{loss.name}: largest event", *largest)
+    if not len(losses):
+        table.add_row("largest share beyond alpha", *(share_text(m.largest_gap()) for m in columns))
+    return table
+
+
+def log_table(patches: PatchLog, losses: LossFamily) -> Table:
+    """The patch log for people; of phi its largest value."""
+    table = columns_of((), ("step", "round"))
+    table.add_column("kind", no_wrap=True)
+    table.add_column("model", justify="right", no_wrap=True)
+    table.add_column("where", overflow="fold")
+    for name in ("rows", "largest change"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for patch in patches:
+        table.add_row(
+            str(patch.step),
+            "" if patch.round is None else str(patch.round),
+            patch.kind,
+            str(patch.model),
+            event_words(patch, losses),
+            f"{patch.rows:,}",
+            f"{max(patch.phi, key=abs) / 2**26:+.4f}",
+        )
+    return table
+
+
+def runs_table(rows: Sequence[RunRow]) -> Table:
+    """The ledger for people, oldest run first."""
+    table = columns_of(("run", "command", "status", "started (UTC)"), ("patches", "rows"))
+    for row in rows:
+        table.add_row(
+            row.run_id,
+            row.command,
+            row.status if row.pruned_at is None else f"{row.status}, pruned",
+            f"{row.started_at:%Y-%m-%d %H:%M}",
+            "" if row.patches is None else f"{row.patches:,}",
+            "" if row.rows is None else f"{row.rows:,}",
+        )
+    return table
+
+
+def event_words(patch: Patch, losses: LossFamily) -> str:
+    """Where a patch acts, in words; the loss is named where there are several."""
+    if patch.kind == "score":
+        return f"class {patch.coordinate}: 1 {patch.direction} 2"
+    assert patch.loss is not None
+    actions = losses[losses.place(patch.loss)].actions
+    place = f"{patch.loss}: " if len(losses) > 1 else ""
+    if patch.action is not None:
+        return f"{place}{actions[patch.action]}"
+    assert patch.a1 is not None and patch.a2 is not None
+    return f"{place}{actions[patch.a1]} / {actions[patch.a2]}"
+
+
+# --- an audit -------------------------------------------------------------------------------------
+
+
+def audit_tables(
+    audit: Mapping[str, Any], models: Sequence[str], binary: bool = False
+) -> list[Shown]:
+    """The audit: both models side by side, where they part ways, and what is to do.
+
+    audit: as `audit_rows` gives it. binary: scores are one column P(1), whose usual Brier score is
     half of that over both classes.
     """
-    both = columns_of([f"{found['rows']:,} labelled rows"], models)
-    usual = (x / 2 if binary else x for x in found["brier"])
+    both = columns_of([f"{audit['rows']:,} labelled rows"], models)
+    usual = (x / 2 if binary else x for x in audit["brier"])
     both.add_row(brier_words(binary), *(f"{x:.4f}" for x in usual))
     shown: list[Shown] = [both]
-    for loss in found["losses"]:
+    for loss in audit["losses"]:
         name = loss["loss"]
-        *own, optimum = cost([*loss["decision_loss"], loss["optimal_loss"]])
+        *own, optimum = cost_texts([*loss["decision_loss"], loss["optimal_loss"]])
         both.add_row(f"{name}: cost", *own)
         both.add_row(f"{name}: cost if the outcome were known", optimum, optimum)
-        both.add_row(f"{name}: above that", *cost(loss["loss_gap"]))
-        shown.append(f"\n{name}: the models disagree on {share(loss['disagreement'])} of the rows")
+        both.add_row(f"{name}: above that", *cost_texts(loss["loss_gap"]))
+        apart = share_text(loss["disagreement"])
+        shown.append(f"\n{name}: the models disagree on {apart} of the rows")
         shown += _pairs(loss, models)
-        shown += _calibration(loss, found["intervals"]["level"])
-    shown += _coordinates(found)
-    if "to_fix" in found:
-        shown += ["", *_to_fix(found["to_fix"], found["losses"])]
+        shown += _calibration(loss, audit["intervals"]["level"])
+    shown += _coordinates(audit)
+    if "to_fix" in audit:
+        shown += ["", *_to_fix(audit["to_fix"], audit["losses"])]
     return shown
 
 
@@ -52,10 +152,10 @@ def _pairs(loss: Mapping[str, Any], models: Sequence[str]) -> Iterator[Shown]:
     if loss["costs_known"]:
         numbers += ["cost\nof 1", "cost\nof 2", "right\nmodel"]
     table = columns_of(models, numbers)
-    costs = cost([x for pair in pairs[:LARGEST] for x in pair["cost"] or ()])
+    costs = cost_texts([x for pair in pairs[:LARGEST] for x in pair["cost"] or ()])
     doubtful = False
     for place, pair in enumerate(pairs[:LARGEST]):
-        line = [f"{pair['rows']:,}", share(pair["mass"]), f"{pair['event_rows']:,}"]
+        line = [f"{pair['rows']:,}", share_text(pair["mass"]), f"{pair['event_rows']:,}"]
         if loss["costs_known"]:
             right = "none" if pair["right"] is None else f"{pair['right']}"
             doubtful = doubtful or not pair["sure"]
@@ -65,9 +165,9 @@ def _pairs(loss: Mapping[str, Any], models: Sequence[str]) -> Iterator[Shown]:
     if len(pairs) > LARGEST:
         yield f"... and {len(pairs) - LARGEST} more pairs of actions"
     if doubtful:
-        yield "? may be chance: the interval of the difference (Hoeffding, 95 %) holds 0"
+        yield "? may be chance: the interval of the difference (Hoeffding, 95 %) contains 0"
     if not loss["costs_known"]:
-        yield "what the actions cost there is not counted: too many actions and classes"
+        yield "costs of these pairs are not counted: too many actions and classes"
 
 
 def _calibration(loss: Mapping[str, Any], level: float) -> Iterator[Shown]:
@@ -82,24 +182,24 @@ def _calibration(loss: Mapping[str, Any], level: float) -> Iterator[Shown]:
     for action in order[:LARGEST]:
         line = []
         for cell in gaps[action]:
-            told = f"{cell['gap']:.4f} ({cell['low']:.3f}-{cell['high']:.3f})"
-            line += [share(cell["mass"]), told if cell["rows"] else ""]
+            gap = f"{cell['gap']:.4f} ({cell['low']:.3f}-{cell['high']:.3f})"
+            line += [share_text(cell["mass"]), gap if cell["rows"] else ""]
         table.add_row(loss["actions"][action], *line)
     yield table
     if len(order) > LARGEST:
         yield f"... and {len(order) - LARGEST} more actions"
 
 
-def _coordinates(found: Mapping[str, Any]) -> Iterator[Shown]:
+def _coordinates(audit: Mapping[str, Any]) -> Iterator[Shown]:
     """For Reconcile: where the scores differ beyond alpha."""
-    coordinates = found["coordinates"]
+    coordinates = audit["coordinates"]
     if not coordinates:
         return
     table = columns_of(["scores further apart than alpha"], ["rows", "share"])
     order = sorted(coordinates, key=lambda c: (-c["rows"], c["coordinate"]))
     for c in order[:LARGEST]:
         name = f"class {c['coordinate']}" if c["class"] is None else c["class"]
-        table.add_row(name, f"{c['rows']:,}", share(c["mass"]))
+        table.add_row(name, f"{c['rows']:,}", share_text(c["mass"]))
     yield ""
     yield table
     if len(order) > LARGEST:
@@ -108,44 +208,75 @@ def _coordinates(found: Mapping[str, Any]) -> Iterator[Shown]:
 
 def _to_fix(todo: Mapping[str, Any], losses: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     rows = f"the {todo['rows']:,} fitting rows"
-    actions = {loss["loss"]: loss["actions"] for loss in losses}
     if todo["calibrations"]:
-        several = "actions" if len(todo["calibrations"]) > 1 else "action"
-        yield (
-            f"to calibrate on {rows}: {len(todo['calibrations'])} {several} of a model with a gap "
-            f"above beta = {todo['beta']:g}"
-        )
-    if todo["algorithm"] in ("redcal", "dc_then_redcal"):
-        first = todo["events"][0] if todo["events"] else None
-        several = "event" if len(todo["events"]) == 1 else "events"
-        told = f"to reconcile on {rows}: {len(todo['events'])} {several}"
-        yield f"{told} with {share(todo['eta'])} (eta) of them or more" + (
-            ""
-            if first is None
-            else f"; the first: {first['loss']}, {actions[first['loss']][first['a1']]} / "
-            f"{actions[first['loss']][first['a2']]}, {first['rows']:,} rows"
-        )
-    if todo["algorithm"] == "reconcile":
-        several = "class" if len(todo["coordinates"]) == 1 else "classes"
-        yield (
-            f"to reconcile on {rows}: {len(todo['coordinates'])} {several} with "
-            f"{share(todo['eta'])} (eta) of them or more beyond alpha"
-        )
-    if todo["algorithm"] == "decision_calibration" and not todo["calibrations"]:
+        actions = plural(len(todo["calibrations"]), "action")
+        limit = f"beta = {todo['beta']:g}"
+        yield f"to calibrate on {rows}: {actions} of a model with a gap above {limit}"
+    elif todo["algorithm"] == "decision_calibration":
         yield f"to calibrate on {rows}: no gap is above beta = {todo['beta']:g}"
+    if todo["algorithm"] in ("redcal", "dc_then_redcal"):
+        text = f"to reconcile on {rows}: {plural(len(todo['events']), 'event')} with "
+        text += f"{share_text(todo['eta'])} (eta) of them or more"
+        if todo["events"]:
+            first = todo["events"][0]
+            names = next(loss["actions"] for loss in losses if loss["loss"] == first["loss"])
+            event = f"{names[first['a1']]} / {names[first['a2']]}"
+            text += f"; the first: {first['loss']}, {event}, {plural(first['rows'], 'row')}"
+        yield text
+    if todo["algorithm"] == "reconcile":
+        classes = plural(len(todo["coordinates"]), "class", "classes")
+        share = f"{share_text(todo['eta'])} (eta)"
+        yield f"to reconcile on {rows}: {classes} with {share} of them or more beyond alpha"
 
 
 # --- a row ----------------------------------------------------------------------------------------
 
 
-def explanation_lines(found: Explanation, models: Sequence[str]) -> list[Shown]:
+def explanation_lines(explanation: Explanation, models: Sequence[str]) -> list[Shown]:
     """The journey of a row in sentences, then what each model does before and after."""
-    shown: list[Shown] = list(found.sentences(models))
-    if found.start.standings:
-        table = columns_of([""], [])
-        for name in (f"{m}\n{when}" for when in ("before", "after") for m in models):
-            table.add_column(name, overflow="fold")
-        for before, after in zip(found.start.standings, found.end.standings, strict=True):
+    shown: list[Shown] = list(explanation.sentences(models))
+    first, last = explanation.start.standings, explanation.end.standings
+    if first:
+        table = columns_of(["", *(f"{m}\n{w}" for w in ("before", "after") for m in models)], [])
+        for before, after in zip(first, last, strict=True):
             table.add_row(before.loss, *before.actions, *after.actions)
         shown += ["", table]
     return shown
+
+
+# --- a comparison ---------------------------------------------------------------------------------
+
+
+def comparison_tables(compared: Sequence[Compared]) -> list[Shown]:
+    """One table of the work and the Brier score, one a loss; scores are means of both models."""
+    losses, splits = compared[0].pair.losses, list(compared[0].histories)
+    rows = ", ".join(f"{compared[0].metrics(s)[0].rows:,} {SPLITS[s]} rows" for s in splits)
+    heads = [f"Brier\n{SPLITS[split]}" for split in splits]
+    table = columns_of(
+        [rows + "\n(means of both models)", "status"], ["patches", "seconds", *heads]
+    )
+    before, *after = _ends(compared, splits, mean_brier)
+    table.add_row("before", "", "", "", *(f"{x:.4f}" for x in before))
+    for one, numbers in zip(compared, after, strict=True):
+        done = (one.pair.status, f"{len(one.pair.log):,}", f"{one.seconds:.2f}")
+        table.add_row(one.name, *done, *(f"{x:.4f}" for x in numbers))
+    shown: list[Shown] = [table]
+    for place, loss in enumerate(losses.losses):
+        heads = [f"{what}\n{SPLITS[s]}" for what in ("loss gap", "disagree") for s in splits]
+        table = columns_of([f"\n{loss.name}"], heads)
+        gaps = _ends(compared, splits, partial(mean_gap, loss=place))
+        apart = _ends(compared, splits, methodcaller("disagreement", place))
+        texts = iter(cost_texts(x for line in gaps for x in line))
+        for name, shares in zip(("before", *(one.name for one in compared)), apart, strict=True):
+            table.add_row(name, *islice(texts, len(splits)), *map(share_text, shares))
+        shown += ["", table]
+    return shown
+
+
+def _ends(
+    compared: Sequence[Compared], splits: Sequence[str], number: Callable[[Metrics], Fraction]
+) -> list[list[float]]:
+    """Before (the same for all), then after each procedure; per split."""
+    first = [float(number(compared[0].metrics(split)[0])) for split in splits]
+    last = [[float(number(one.metrics(split)[-1])) for split in splits] for one in compared]
+    return [first, *last]

@@ -1,11 +1,8 @@
-"""What people see: progress and a line a round on a terminal, log lines elsewhere, and tables."""
+"""What people see of a run: progress and a line a round on a terminal, log lines elsewhere."""
 
 from __future__ import annotations
 
 import logging
-import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from rich.progress import (
     BarColumn,
@@ -17,15 +14,15 @@ from rich.progress import (
     TextColumn,
     TimeRemainingColumn,
 )
-from rich.table import Table
 from rich.text import Text
 
 from redcal_spark.cli.log_lines import Context
 from redcal_spark.cli.streams import Screen, printable
+from redcal_spark.cli.tables import event_words
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.metrics import Metrics
-from redcal_spark.core.patches import Patch, PatchLog
-from redcal_spark.runs.ledger import RunRow
+from redcal_spark.core.number_text import cost_texts, share_text
+from redcal_spark.core.patches import Patch
 from redcal_spark.runs.listener import Listener
 
 log = logging.getLogger("redcal_spark")
@@ -49,7 +46,7 @@ class _Rows(ProgressColumn):
 
 
 class Terminal(Listener):
-    """Tells a person how the run goes, on standard error; results go to standard output."""
+    """Shows a person how the run goes, on standard error; results go to standard output."""
 
     def __init__(
         self,
@@ -101,8 +98,8 @@ class Terminal(Listener):
         everywhere = patch.kind == "calibrate" and patch.round is None
         self._calibrations += patch.kind == "calibrate"
         if self._progress is not None:
-            told = f"calibrating model {patch.model} everywhere" if everywhere else PHASES["fit"]
-            self._progress.update(self._task, description=f"{told}: {self._patches:,} patches")
+            phase = f"calibrating model {patch.model} everywhere" if everywhere else PHASES["fit"]
+            self._progress.update(self._task, description=f"{phase}: {self._patches:,} patches")
         elif everywhere and (self.verbose or self._calibrations % 100 == 0):
             self._say(f"calibrating model {patch.model} everywhere: {self._calibrations:,} patches")
 
@@ -143,8 +140,8 @@ class Terminal(Listener):
 
 
 def round_heading(width: int) -> str:
-    told = f"{'model 1 / model 2':<{width}}"[:width]
-    return f"round  {told}  {'rows':>10}  patched         Brier     loss  disagree"
+    event = f"{'model 1 / model 2':<{width}}"[:width]
+    return f"round  {event}  {'rows':>10}  patched         Brier     loss  disagree"
 
 
 def round_row(
@@ -158,8 +155,8 @@ def round_row(
     line = f"{first.round:>5}  {event:<{width}}  {first.rows:>10,}  {times:<13}"
     if metrics is not None and first.loss is not None:
         place = losses.place(first.loss)
-        loss = cost([float(metrics.decision_loss(place, model))])[0]
-        apart = share(metrics.disagreement(place))
+        loss = cost_texts([float(metrics.decision_loss(place, model))])[0]
+        apart = share_text(metrics.disagreement(place))
         line += f"  {float(metrics.usual_brier(model)):.4f}  {loss:>7}  {apart:>8}"
     return line
 
@@ -172,134 +169,15 @@ def round_line(first: Patch, patches: int, metrics: Metrics | None, losses: Loss
     if metrics is not None and first.loss is not None:
         place = losses.place(first.loss)
         parts.append(f"its Brier score {float(metrics.usual_brier(model)):.4f}")
-        parts.append(f"its loss {cost([float(metrics.decision_loss(place, model))])[0]}")
-        parts.append(f"{share(metrics.disagreement(place))} disagree")
+        parts.append(f"its loss {cost_texts([float(metrics.decision_loss(place, model))])[0]}")
+        parts.append(f"{share_text(metrics.disagreement(place))} disagree")
     return ", ".join(parts)
-
-
-def event_words(patch: Patch, losses: LossFamily) -> str:
-    """Where a patch acts, in words; the loss is named where there are several."""
-    if patch.kind == "score":
-        return f"class {patch.coordinate}: 1 {patch.direction} 2"
-    assert patch.loss is not None
-    actions = losses[losses.place(patch.loss)].actions
-    place = f"{patch.loss}: " if len(losses) > 1 else ""
-    if patch.action is not None:
-        return f"{place}{actions[patch.action]}"
-    assert patch.a1 is not None and patch.a2 is not None
-    return f"{place}{actions[patch.a1]} / {actions[patch.a2]}"
 
 
 def longest_event(losses: LossFamily) -> int:
     """The length of the longest text for an event."""
-    found = [17]
+    lengths = [17]
     for loss in losses.losses:
         name = len(loss.name) + 2 if len(losses) > 1 else 0
-        found.append(name + 3 + sum(sorted(map(len, loss.actions))[-2:]))
-    return max(found)
-
-
-# --- numbers ----------------------------------------------------------------------------------
-
-
-def share(x: Any) -> str:
-    return f"{float(x) * 100:.2f} %"
-
-
-def cost(values: Sequence[float]) -> list[str]:
-    """Costs in the user's units, with the digits that the largest of them calls for."""
-    largest = max((abs(value) for value in values), default=0.0)
-    if largest == 0:
-        return ["0" for _ in values]
-    digits = max(0, 4 - math.floor(math.log10(largest)) - (largest < 1))
-    return [f"{value:,.{digits}f}" for value in values]
-
-
-# --- tables -----------------------------------------------------------------------------------
-
-
-def _plain_table() -> Table:
-    return Table(box=None, pad_edge=False, header_style="bold")
-
-
-def _columns(table: Table, left: Iterable[str], right: Iterable[str]) -> Table:
-    """Text on the left may wrap, numbers on the right may not."""
-    for name in left:
-        table.add_column(name, overflow="fold")
-    for name in right:
-        table.add_column(name, justify="right", no_wrap=True)
-    return table
-
-
-def before_and_after(
-    found: Mapping[str, tuple[Metrics, Metrics]], models: Sequence[str], losses: LossFamily
-) -> Table:
-    """The closing table: what changed, on the rows fitted and the holdout rows."""
-    headings = []
-    for split in found:
-        headings += [f"{'fitted' if split == 'fit' else 'holdout'}\nbefore", "\nafter"]
-    table = _columns(_plain_table(), [""], headings)
-    columns = [metrics for pair in found.values() for metrics in pair]
-    table.add_row("rows", *(f"{m.rows:,}" for m in columns))
-    for i, model in enumerate(models, 1):
-        told = f"{columns[0].brier_words}, {model}"
-        table.add_row(told, *(f"{float(m.usual_brier(i)):.4f}" for m in columns))
-    for place, loss in enumerate(losses.losses):
-        for i, model in enumerate(models, 1):
-            costs = cost([float(m.decision_loss(place, i)) for m in columns])
-            table.add_row(f"{loss.name}: cost of {model}", *costs)
-        apart = (share(m.disagreement(place)) for m in columns)
-        table.add_row(f"{loss.name}: rows that disagree", *apart)
-        largest = (share(m.largest_event(place)) for m in columns)
-        table.add_row(f"{loss.name}: largest event", *largest)
-    if not len(losses):
-        table.add_row("largest share beyond alpha", *(share(m.largest_gap()) for m in columns))
-    return table
-
-
-def log_table(patches: PatchLog, losses: LossFamily) -> Table:
-    """The patch log for people; phi is told by its largest value."""
-    table = _plain_table()
-    for name in ("step", "round", "kind", "model", "where", "rows", "largest change"):
-        if name in ("kind", "where"):
-            table.add_column(name, overflow="fold", no_wrap=name == "kind")
-        else:
-            table.add_column(name, justify="right", no_wrap=True)
-    for patch in patches:
-        table.add_row(
-            str(patch.step),
-            "" if patch.round is None else str(patch.round),
-            patch.kind,
-            str(patch.model),
-            event_words(patch, losses),
-            f"{patch.rows:,}",
-            f"{max(patch.phi, key=abs) / 2**26:+.4f}",
-        )
-    return table
-
-
-def runs_table(found: Sequence[RunRow]) -> Table:
-    """The ledger for people, oldest run first."""
-    table = _columns(
-        _plain_table(), ("run", "command", "status", "started (UTC)"), ("patches", "rows")
-    )
-    for row in found:
-        table.add_row(
-            row.run_id,
-            row.command,
-            row.status if row.pruned_at is None else f"{row.status}, pruned",
-            f"{row.started_at:%Y-%m-%d %H:%M}",
-            "" if row.patches is None else f"{row.patches:,}",
-            "" if row.rows is None else f"{row.rows:,}",
-        )
-    return table
-
-
-def columns_of(left: Iterable[str], right: Iterable[str]) -> Table:
-    """Text on the left may wrap, numbers on the right may not."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in left:
-        table.add_column(name, overflow="fold")
-    for name in right:
-        table.add_column(name, justify="right", no_wrap=True)
-    return table
+        lengths.append(name + 3 + sum(sorted(map(len, loss.actions))[-2:]))
+    return max(lengths)

@@ -21,7 +21,8 @@ from pydantic_core import ErrorDetails
 from redcal_spark.config.folder import looked_for
 from redcal_spark.config.redaction import VARIABLE, Redaction
 from redcal_spark.config.schema import Config, LossFile
-from redcal_spark.config.section import WRONG, KeyPath, Refusal, as_list, as_mapping, dotted
+from redcal_spark.config.section import KeyPath, Refusal, as_list, as_mapping, dotted
+from redcal_spark.config.values import WRONG
 from redcal_spark.config.yaml_reader import NUMBER, parse_yaml, read_text
 from redcal_spark.errors import UsageError
 
@@ -78,7 +79,7 @@ def config_from_tree(
     except ValidationError as err:
         for error in err.errors(include_url=False):
             if not any(error["loc"][: len(path)] == path for path in draft.failed):
-                draft.problems.append((error["loc"], draft.told(error)))
+                draft.problems.append((error["loc"], draft.words(error)))
     if draft.problems:
         # Outside the `except`: pydantic's error shows values, and those may be secrets.
         raise UsageError(draft.hidden.text(_message(name, draft.problems)))
@@ -119,7 +120,7 @@ class _Draft:
             return value
         self.written[path] = value
         resolved = VARIABLE.sub(lambda match: self._variable(match, path), value)
-        if any(found[1] for found in VARIABLE.finditer(value)):
+        if any(match[1] for match in VARIABLE.finditer(value)):
             self.texts[resolved] = value
         return resolved
 
@@ -159,7 +160,7 @@ class _Draft:
             reference = LossFile.model_validate(entry)
         except ValidationError as err:
             for error in err.errors(include_url=False):
-                self.problems.append((path + error["loc"], self.told(error, path)))
+                self.problems.append((path + error["loc"], self.words(error, path)))
             self.failed.add(path)
             return None
         self.written.pop((*path, "file"), None)
@@ -200,12 +201,12 @@ class _Draft:
         if name.startswith(("./", "../")) or not beside.is_file():
             return
         if not os.path.exists(name):
-            told = f"it is beside the config file: write {beside}"
-            raise UsageError(f"{name}: no such file{looked_for(name)}; {told}")
+            hint = f"it is beside the config file: write {beside}"
+            raise UsageError(f"{name}: no such file{looked_for(name)}; {hint}")
         if not beside.samefile(name) and beside.read_bytes() != Path(name).read_bytes():
             raise UsageError(
-                f"{name}: there are two that differ: write ./{name} for the one in the working "
-                f"folder, which is meant now, or {beside} for the one beside the config file"
+                f"{name}: two files have this name and differ: write ./{name} for the one in the "
+                f"working folder, or {beside} for the one beside the config file"
             )
 
     def check_headers(self, classes: object) -> None:
@@ -217,12 +218,12 @@ class _Draft:
                 continue  # by number, in order: agrees with any names
             if not expected:
                 expected, source = header, self.files[path]
-            # Another number of classes is told by the config's own rules.
+            # Another number of classes is refused by the config's own rules.
             if len(header) == len(expected) and header != expected:
                 order = f"{', '.join(header)}, but {source} has {', '.join(expected)}"
                 self.problems.append((path, f"{self.files[path]}: has the classes {order}"))
 
-    def told(self, error: ErrorDetails, base: KeyPath = ()) -> str:
+    def words(self, error: ErrorDetails, base: KeyPath = ()) -> str:
         """A problem in words: the loss file it is in, what is wrong, what was given."""
         path = base + error["loc"]
         text = error["msg"]

@@ -59,7 +59,7 @@ class Redaction:
     def read(self, text: str) -> str:
         """A text as it was before it was stored; variables of another configuration stay."""
         values = {**self._values, "$": "$"}
-        return KEPT.sub(lambda found: values.get(found[1], found[0]), text)
+        return KEPT.sub(lambda match: values.get(match[1], match[0]), text)
 
     def stored_json(self, text: str) -> str:
         """JSON to be kept: its texts and keys one by one, so that it stays JSON."""
@@ -101,8 +101,8 @@ def _spelt_otherwise(texts: Mapping[str, str]) -> dict[str, str]:
 def _kept(written: str) -> str:
     """A text of the configuration in the form that is kept."""
 
-    def part(found: re.Match[str]) -> str:
-        return "${$}{" if found[0] == "$${" else found[0] if found[1] else "${$}"
+    def part(match: re.Match[str]) -> str:
+        return "${$}{" if match[0] == "$${" else match[0] if match[1] else "${$}"
 
     return re.sub(rf"{VARIABLE.pattern}|\$", part, written)
 
@@ -120,4 +120,4 @@ def _replacer(
     parts += map(re.escape, signs or ())
     pattern = re.compile("|".join(parts) or r"(?!)")
     new = {**texts, **(signs or {})}
-    return lambda text: pattern.sub(lambda found: new[found[0]], text)
+    return lambda text: pattern.sub(lambda match: new[match[0]], text)

@@ -1,196 +1,34 @@
 """What a configuration may say: one frozen pydantic model per section.
 
-`config_file.load_config` reads one from a file. Relative paths start at the working folder.
+`config.load` reads one from a file. Relative paths start at the working folder.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, PrivateAttr
+from pydantic import BeforeValidator, Field, PrivateAttr
 
+from redcal_spark.config.input import Input
 from redcal_spark.config.redaction import Redaction
-from redcal_spark.config.section import (
-    MAX_CLASSES,
-    MODELS,
-    SIDE_TABLES,
-    AnyText,
+from redcal_spark.config.rules import missing_keys, repeats, shared_tables, unequal_sizes
+from redcal_spark.config.section import KeyPath, Refusal, Section, as_list
+from redcal_spark.config.tables import SIDE_TABLES, OutputTables, sibling
+from redcal_spark.config.values import (
     AutoOrShare,
-    Cell,
-    ColumnNames,
     Count,
     Flag,
-    Fraction,
     GridBits,
-    KeyPath,
     Number,
     Portion,
-    Refusal,
     Seconds,
-    Section,
-    Separator,
     Share,
     Text,
-    TextOrList,
-    Version,
     Whole,
-    as_list,
-    as_mapping,
-    check_columns,
-    place_of,
-    problem,
-    repeats,
-    shared_tables,
-    shortest,
-    sibling,
-    unequal_sizes,
-    wrong,
 )
-
-
-class ScoreTable(Section):
-    """Scores in a table of their own, joined to the rows on the id."""
-
-    table: Text = Field(description="path or catalog name of the scores")
-    version: Version | None = Field(
-        default=None, description="version or time of it; null: the newest"
-    )
-    id: Text | None = Field(default=None, description="its id column; null: as input.id")
-    columns: ColumnNames = Field(
-        description="one column (an array, or P(class 1)), or one per class"
-    )
-
-    @classmethod
-    def rules(cls, data: Mapping[str, Any]) -> Iterator[Refusal]:
-        yield from repeats("columns", data.get("columns"))
-
-
-class SplitByColumn(Section):
-    """Fit and holdout rows, by the value of a column."""
-
-    column: Text = Field(description="the column that says which rows to fit and which to hold out")
-    fit: Cell = Field(description="its value on rows to fit on")
-    holdout: Cell = Field(description="its value on holdout rows")
-
-    @classmethod
-    def rules(cls, data: Mapping[str, Any]) -> Iterator[Refusal]:
-        if "fit" in data and "holdout" in data and data["fit"] == data["holdout"]:
-            yield ("holdout",), "is the same as fit"
-
-
-class SplitByHash(Section):
-    """A fraction of the rows is held out, chosen by a hash of the id."""
-
-    holdout_fraction: Fraction = Field(description="share of holdout rows, in (0, 1)")
-    salt: AnyText = Field(default="", description="change it for another draw")
-
-
-def _scores(value: object) -> tuple[str, ...] | ScoreTable:
-    if isinstance(value, Mapping | ScoreTable):
-        return ScoreTable.model_validate(value)
-    if not isinstance(value, str | list | tuple):
-        raise wrong("must be a column, a list of columns, or a mapping with table and columns")
-    return check_columns(value)
-
-
-def _scores_as_written(scores: tuple[str, ...] | ScoreTable) -> object:
-    return scores.model_dump(mode="json") if isinstance(scores, ScoreTable) else shortest(scores)
-
-
-def _split(value: object) -> SplitByColumn | SplitByHash:
-    if isinstance(value, SplitByColumn | SplitByHash):
-        return value
-    if not isinstance(value, Mapping):
-        raise wrong("must be a mapping: column, fit and holdout, or holdout_fraction")
-    by_column = not value.keys().isdisjoint(SplitByColumn.model_fields)
-    if by_column and "holdout_fraction" in value:
-        raise problem("give column, fit and holdout, or holdout_fraction, but not both")
-    form = SplitByColumn if by_column else SplitByHash
-    return form.model_validate(value)
-
-
-Scores = Annotated[
-    tuple[str, ...] | ScoreTable,
-    PlainValidator(_scores, json_schema_input_type=TextOrList | ScoreTable),
-    PlainSerializer(_scores_as_written),
-]
-Split = Annotated[
-    SplitByColumn | SplitByHash,
-    PlainValidator(_split, json_schema_input_type=SplitByColumn | SplitByHash),
-    PlainSerializer(lambda split: split.model_dump(mode="json")),
-]
-
-
-class Input(Section):
-    """The labelled rows and the scores of both models."""
-
-    table: Text = Field(description="path (Delta, Parquet or CSV) or catalog name of the rows")
-    version: Version | None = Field(
-        default=None, description="Delta version or time, UTC by default; null: the newest"
-    )
-    id: Text | None = Field(
-        default=None, description="column that identifies a row; needed to join and hash"
-    )
-    label: Text = Field(description="the outcome: class index, class name, 0/1, or an array")
-    model_1: Scores = Field(
-        description="scores of the first model: a column, one per class, or a table"
-    )
-    model_2: Scores = Field(description="scores of the second model, in any of the same forms")
-    join: Literal["error", "inner"] = Field(
-        default="error",
-        description="ids missing on one side or given twice: error, or inner to drop them",
-    )
-    classes: Annotated[tuple[Text, ...], Field(min_length=2, max_length=MAX_CLASSES)] | None = (
-        Field(default=None, description="names of the classes, in order; labels may then be names")
-    )
-    on_bad_rows: Literal["error", "skip"] = Field(
-        default="error", description="rows that cannot be used: error, or skip to pass them through"
-    )
-    separator: Separator = Field(
-        default=",", description="what separates the columns of a CSV file"
-    )
-    split: Split | None = Field(
-        default=None, description="rows to fit on and holdout rows; null: the same"
-    )
-
-    def score_columns(self, model: int) -> tuple[str, ...]:
-        """The score columns of model 1 or 2: one (an array, or P(class 1)), or one per class."""
-        scores = self._scores(model)
-        return scores.columns if isinstance(scores, ScoreTable) else scores
-
-    def score_table(self, model: int) -> ScoreTable | None:
-        """The table to join for model 1 or 2, or None when its scores are in `table` itself."""
-        scores = self._scores(model)
-        return scores if isinstance(scores, ScoreTable) else None
-
-    def _scores(self, model: int) -> tuple[str, ...] | ScoreTable:
-        return {1: self.model_1, 2: self.model_2}[model]
-
-    @classmethod
-    def rules(cls, data: Mapping[str, Any]) -> Iterator[Refusal]:
-        reasons = [f"to join {key}" for key in MODELS if as_mapping(data.get(key))]
-        if "holdout_fraction" in as_mapping(data.get("split")):
-            reasons.append("to split by holdout_fraction")
-        if reasons and data.get("id") is None:
-            yield ("id",), f"is required {' and '.join(reasons)}"
-        yield from repeats("classes", data.get("classes"))
-        found = []
-        for key in MODELS:
-            scores = data.get(key)
-            yield from repeats(key, scores)
-            if isinstance(scores, Mapping):
-                source, columns = scores, scores.get("columns")
-            else:
-                source, columns = data, scores
-                if data.get("label") is not None and data["label"] in (columns, *as_list(columns)):
-                    yield ("label",), f"is a score column of {key}"
-            found.append(
-                (place_of(source.get("table")), source.get("version"), as_list(columns) or columns)
-            )
-        if data.get("model_1") is not None and found[0] == found[1]:
-            yield ("model_2",), "is the same as model_1; two different models are needed"
+from redcal_spark.settings import MAX_CLASSES
 
 
 class LossSection(Section):
@@ -255,7 +93,7 @@ class Reconcile(Section):
     max_steps: Whole = Field(default=1_000_000, description="stop after this many patches")
     guard: Literal["off", "report", "best_prefix"] = Field(
         default="report",
-        description="if holdout loss rises: off, report it, or best_prefix to keep what did good",
+        description="if holdout loss rises: off, report, or best_prefix to drop what raised it",
     )
 
     delta: Portion = Field(
@@ -270,16 +108,6 @@ class Reconcile(Section):
             for key in ("alpha", "eta"):
                 if data.get(key) is None:
                     yield (key,), f"is required for {algorithm}"
-
-
-class OutputTables(NamedTuple):
-    """Where everything is written."""
-
-    table: str
-    patches: str
-    history: str
-    metrics: str
-    runs: str
 
 
 class Output(Section):
@@ -298,26 +126,27 @@ class Output(Section):
     )
     report: Text | None = Field(
         default="auto",
-        description="HTML file that `run` writes; auto: <table>_report.html by a path; null: none",
+        description="HTML file that `run` writes; auto: <table>_report.html for a path; null: none",
     )
     checkpoint: Text | None = Field(
-        default=None, description="path: how far a stream is; null: <table>_checkpoint, for paths"
+        default=None,
+        description="path of the offset of a stream; null: <table>_checkpoint, for paths",
     )
     suffix: Text = Field(
         default="_reconciled", description="added to the names of new score columns"
     )
     normalise: Flag = Field(
-        default=False, description="add scores divided by their sum, which need not be 1"
+        default=False, description="add scores divided by their sum, so that they sum to 1"
     )
     mode: Literal["overwrite", "merge", "append"] = Field(
         default="overwrite",
         description="rows as a new version, merge on input.id, or append with a run_id",
     )
     partition_by: Annotated[tuple[Text, ...], Field(min_length=1)] | None = Field(
-        default=None, description="columns that part a new table into folders; null: none"
+        default=None, description="columns that partition a new table; null: none"
     )
     cluster_by: Annotated[tuple[Text, ...], Field(min_length=1)] | None = Field(
-        default=None, description="columns that a new table is clustered by, on Spark; null: none"
+        default=None, description="columns that cluster a new table, on Spark; null: none"
     )
     # Pydantic's own models have a `schema`; users and records know the alias only.
     schema_: Literal["error", "evolve"] = Field(
@@ -330,7 +159,7 @@ class Output(Section):
     def rules(cls, data: Mapping[str, Any]) -> Iterator[Refusal]:
         report = data.get("report")
         if isinstance(report, str) and "://" in report:
-            yield ("report",), "must be a file on this machine, not an address"
+            yield ("report",), "must be a local file, not an address"
         yield from repeats("partition_by", data.get("partition_by"))
         yield from repeats("cluster_by", data.get("cluster_by"))
         if data.get("cluster_by") is not None:
@@ -361,10 +190,10 @@ class EngineSection(Section):
     )
     scratch: Text | None = Field(
         default=None,
-        description="path or schema that every Spark worker sees; null: a local session's own",
+        description="path or schema that every Spark worker can reach; null: local sessions only",
     )
     lease: Seconds = Field(
-        default=600, description="seconds after which a silent run is taken for dead"
+        default=600, description="seconds without a heartbeat after which a lease expires"
     )
     driver_budget: Whole = Field(
         default=2**28, description="bytes of active rows that Spark's driver takes over; 0: never"
@@ -405,7 +234,7 @@ class Config(Section):
     def recorded(self) -> dict[str, Any]:
         """The configuration as plain data for the ledger: defaults filled in, `${NAME}` unresolved.
 
-        Losses from files are included. `config_file.config_from_tree` makes a config of it again.
+        Losses from files are included. `config.load.config_from_tree` makes a config of it again.
         """
         tree: dict[str, Any] = self.model_dump(mode="json")
         for path, text in self._written.items():
@@ -425,16 +254,7 @@ class Config(Section):
 
     @classmethod
     def rules(cls, data: Mapping[str, Any]) -> Iterator[Refusal]:
-        algorithm = as_mapping(data.get("reconcile")).get("algorithm", "redcal")
-        needed = algorithm in ("redcal", "decision_calibration", "dc_then_redcal")
-        if needed and not data.get("losses"):
-            yield ("losses",), f"is required for {algorithm}"
-        merges = as_mapping(data.get("output")).get("mode") == "merge"
-        if merges and as_mapping(data.get("input")).get("id") is None:
-            yield ("input", "id"), "is required for output.mode: merge"
-        guard = as_mapping(data.get("reconcile")).get("guard")
-        if guard == "best_prefix" and as_mapping(data.get("input")).get("split") is None:
-            yield ("reconcile", "guard"), "best_prefix needs holdout rows: set input.split"
+        yield from missing_keys(data)
         yield from unequal_sizes(data)
         yield from shared_tables(data)
 

@@ -1,4 +1,4 @@
-"""YAML as people mean it: plain values only, and every mistake told with its line.
+"""YAML as people mean it: plain values only, and every mistake named with its line.
 
 The rules are YAML 1.2's: `1e-5` is a number; `no`, `on`, `2026-01-31` and `12:30` are text (PyYAML,
 being YAML 1.1, would read a text, two booleans, a date and 750).
@@ -82,7 +82,7 @@ def read_text(name: str, limit: int) -> str:
 
 
 def parse_yaml(text: str, name: str) -> Any:
-    """The value of a YAML text, None when it is empty; `name` heads what is told of mistakes."""
+    """The value of a YAML text, None when it is empty; `name` heads the message of a mistake."""
     try:
         loader = _Loader(text)
         node = loader.get_single_node()
@@ -95,7 +95,7 @@ def parse_yaml(text: str, name: str) -> Any:
         where = f"{name}, line {line}"
         raise UsageError(f"{where}: the character {chr(err.character)!r} is not allowed") from err
     except yaml.MarkedYAMLError as err:
-        raise UsageError(_told(err, text, name)) from err
+        raise UsageError(_message(err, text, name)) from err
     except RecursionError:
         raise UsageError(f"{name}: is nested too deeply") from None
 
@@ -121,7 +121,7 @@ def _check(node: yaml.Node, loader: _Loader, sizes: dict[int, int], above: set[i
         for child in _children(node):
             size += _check(child, loader, sizes, above)
             if size > MAX_NODES:
-                raise _refusal("aliases blow this up to too many values", node)
+                raise _refusal("aliases expand this to too many values", node)
         above.remove(id(node))
         sizes[id(node)] = size
     return sizes[id(node)]
@@ -151,7 +151,7 @@ def _children(node: yaml.Node) -> list[yaml.Node]:
     return [value for _, value in node.value]
 
 
-def _told(err: yaml.MarkedYAMLError, text: str, name: str) -> str:
+def _message(err: yaml.MarkedYAMLError, text: str, name: str) -> str:
     mark = err.problem_mark or err.context_mark
     problem = str(err.problem or err.context)
     if mark is None:

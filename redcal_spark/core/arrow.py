@@ -45,8 +45,7 @@ def to_arrow(data: Any, names: Sequence[str]) -> pa.Table:
 def with_columns(data: Any, table: pa.Table, added: Sequence[str]) -> Any:
     """The user's table with columns added that an Arrow table of the same rows has."""
     if isinstance(data, pa.RecordBatch):
-        nothing = pa.RecordBatch.from_pylist([], table.schema)
-        return next(iter(table.combine_chunks().to_batches()), nothing)
+        return next(iter(table.combine_chunks().to_batches()), empty_batch(table.schema))
     if is_polars(data):
         return data.hstack(type(data)(table.select(added)))
     if isinstance(data, pa.Table) or not hasattr(data, "assign"):
@@ -71,9 +70,14 @@ def from_numpy(columns: Columns, model_1: Any, model_2: Any, label: Any = None) 
         arrays[columns.label] = _known(_array(label, "the labels"))
     lengths = {len(a) for a in arrays.values()}
     if len(lengths) > 1:
-        told = ", ".join(f"{name}: {len(a)}" for name, a in arrays.items())
-        raise InputError(f"arrays of different length: {told}")
+        sizes = ", ".join(f"{name}: {len(a)}" for name, a in arrays.items())
+        raise InputError(f"arrays of different length: {sizes}")
     return pa.table(arrays)
+
+
+def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
+    """A batch of no rows."""
+    return pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
 
 
 def batches(table: pa.Table) -> Iterator[pa.RecordBatch]:

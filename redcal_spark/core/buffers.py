@@ -12,7 +12,12 @@ import numpy.typing as npt
 
 
 class Buffers:
-    """Arrays by name, each in the place of the last one of that name."""
+    """Arrays by name, each in the place of the last one of that name.
+
+    An array belongs to whoever asked for it until that name is asked for again. One piece of code
+    at a time holds a `Buffers`, and hands it on by an argument: who is handed one says in its
+    docstring if what it returns lies there. Whoever wants a name of its own borrows another.
+    """
 
     _free: ClassVar[list[Buffers]] = []  # a list's pop and append are atomic: no lock
 
@@ -22,13 +27,16 @@ class Buffers:
     @classmethod
     @contextmanager
     def borrowed(cls) -> Iterator[Buffers]:
-        """For the chunks of one call. Kept for later ones: use it for small arrays."""
+        """For the chunks of one call, out of which no array of it may get.
+
+        It is kept for later calls: use it for small arrays.
+        """
         try:
-            room = cls._free.pop()
+            buffers = cls._free.pop()
         except IndexError:
-            room = cls()
-        yield room
-        cls._free.append(room)
+            buffers = cls()
+        yield buffers
+        cls._free.append(buffers)
 
     def array(self, name: str, shape: tuple[int, ...], kind: npt.DTypeLike) -> npt.NDArray[Any]:
         """An array with anything in it."""

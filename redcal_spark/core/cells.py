@@ -54,11 +54,11 @@ def cell_hashes(column: Any) -> Hashes:
         column = column.dictionary_decode()
     if pa.types.is_null(column.type):
         return np.full(len(column), NULL)
-    found = _known(column)
+    hashes = _known(column)
     if not column.null_count:
-        return found
+        return hashes
     valid = column.is_valid().to_numpy(zero_copy_only=False)
-    return np.where(valid, found, NULL)
+    return np.where(valid, hashes, NULL)
 
 
 def combined(parts: Sequence[Hashes]) -> Hashes:
@@ -94,9 +94,12 @@ def _known(column: pa.Array) -> Hashes:
         return mix(_ticks(column).view(np.uint64))
     if pa.types.is_struct(kind):
         fields = column.flatten()
-        return combined([cell_hashes(field) for field in fields]) if fields else _same(column)
+        if not fields:
+            return np.zeros(len(column), np.uint64)
+        return combined([cell_hashes(field) for field in fields])
     if pa.types.is_map(kind):
-        return _lists(_entries(column), ordered=False)
+        entries = pa.StructArray.from_arrays([column.keys, column.items], ["key", "value"])
+        return _lists(pa.ListArray.from_arrays(column.offsets, entries), ordered=False)
     if pa.types.is_nested(kind):
         return _lists(column)
     text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
@@ -105,10 +108,6 @@ def _known(column: pa.Array) -> Hashes:
     if not pa.types.is_fixed_size_binary(kind):
         return _texts(column.cast(pa.large_binary()), "bytes")
     return _texts(column.cast(pa.binary()).cast(pa.large_binary()), "bytes")
-
-
-def _same(column: pa.Array) -> Hashes:
-    return np.zeros(len(column), np.uint64)
 
 
 def _numbers(column: pa.Array, kind: str) -> Hashes:
@@ -140,11 +139,6 @@ def _decimals(column: pa.Array) -> Hashes:
     words = words[2 * column.offset : 2 * (column.offset + len(column))].reshape(-1, 2)
     scale = np.uint64(kind.scale % 2**64)
     return mix(words[:, 0] ^ mix(words[:, 1] ^ SALT["decimal"] ^ scale))
-
-
-def _entries(column: pa.MapArray) -> pa.ListArray:
-    entries = pa.StructArray.from_arrays([column.keys, column.items], ["key", "value"])
-    return pa.ListArray.from_arrays(column.offsets, entries)
 
 
 def _lists(column: pa.Array, ordered: bool = True) -> Hashes:
@@ -179,14 +173,14 @@ def _texts(column: pa.Array, kind: str) -> Hashes:
     long = np.flatnonzero(lengths > LONG)
     if len(long) == len(column):
         cells = (data[a:b] for a, b in pairwise(offsets.tolist()))
-        told = [hashlib.blake2b(cell.tobytes(), digest_size=8).digest() for cell in cells]
-        return mix(np.frombuffer(b"".join(told), np.uint64) ^ SALT[kind])
+        digests = [hashlib.blake2b(cell.tobytes(), digest_size=8).digest() for cell in cells]
+        return mix(np.frombuffer(b"".join(digests), np.uint64) ^ SALT[kind])
     if len(long):
-        found = np.zeros(len(column), np.uint64)
+        hashes = np.zeros(len(column), np.uint64)
         short = np.flatnonzero(lengths <= LONG)
         for chosen in (long, short):
-            found[chosen] = _texts(column.take(pa.array(chosen)), kind)
-        return found
+            hashes[chosen] = _texts(column.take(pa.array(chosen)), kind)
+        return hashes
     signs = data[offsets[0] : offsets[-1]].astype(np.uint64)
     place = np.arange(len(signs)) - np.repeat(offsets[:-1] - offsets[0], lengths)
     parts = mix(signs | (place.astype(np.uint64) << np.uint64(8)))

@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from redcal_spark.core.fixed_point import MAX_CLASSES
 from redcal_spark.errors import InputError
-from redcal_spark.settings import setting
+from redcal_spark.settings import MAX_CLASSES, setting
 
-MAX_TOLD = 100  # missing columns
+# Columns in a message, at most:
+MAX_MISSING = 100
 MAX_LISTED = 200
 
 ScoreColumns = str | tuple[str, ...]
@@ -34,16 +34,15 @@ class Columns:
     def scores(self, model: int) -> ScoreColumns:
         return self.model_1 if model == 1 else self.model_2
 
+    def of_model(self, model: int) -> tuple[str, ...]:
+        scores = self.scores(model)
+        return (scores,) if isinstance(scores, str) else scores
+
     def names(self, *, label: bool) -> list[str]:
         """Every column that is read, once."""
-        found: dict[str, None] = {}
-        for columns in (self.model_1, self.model_2):
-            found.update(dict.fromkeys((columns,) if isinstance(columns, str) else columns))
-        if label:
-            found[self.label] = None
-        if self.id is not None:
-            found[self.id] = None
-        return list(found)
+        others = [self.label if label else None, self.id]
+        names = [*self.of_model(1), *self.of_model(2), *others]
+        return list(dict.fromkeys(name for name in names if name is not None))
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,7 @@ def plan(
     first: pa.RecordBatch | None,
     labels: bool = True,
 ) -> Layout:
-    """Decide the form of every column from its type. BadRows are told all at once.
+    """Decide the form of every column from its type. Every problem is told at once.
 
     n_classes: what losses or `classes` say; without them the first batch decides.
     """
@@ -80,7 +79,7 @@ def plan(
     wanted = columns.names(label=labels)
     problems = [
         f"column {name!r} not found in {where}; it has: {listed(schema.names)}"
-        for name in [name for name in wanted if name not in there][:MAX_TOLD]
+        for name in [name for name in wanted if name not in there][:MAX_MISSING]
     ]
     problems += [
         f"{where} has {there[name]} columns named {name!r}; rename or drop the others"
@@ -126,31 +125,24 @@ def _score_form(
     schema: pa.Schema, source: ScoreColumns, n_classes: int | None, first: pa.RecordBatch | None
 ) -> tuple[Form, int | None, list[str]]:
     if not isinstance(source, str):
-        told = [
+        problems = [
             f"column {name!r} has type {schema.field(name).type}; scores must be numbers"
             + _such_as(name, first)
             for name in source
             if not _is_number(schema.field(name).type)
         ]
-        return "columns", len(source), told
+        return "columns", len(source), problems
     kind = schema.field(source).type
     if _is_number(kind):
         return "binary", 2, []
+    problem = None
     if not _is_list(kind):
-        return (
-            "array",
-            None,
-            [
-                f"column {source!r} has type {kind}; scores are arrays of numbers or one number"
-                + _such_as(source, first)
-            ],
-        )
-    if not _is_number(kind.value_type):
-        return (
-            "array",
-            None,
-            [f"column {source!r} holds arrays of {kind.value_type}, not of numbers"],
-        )
+        problem = f"column {source!r} has type {kind}; scores are arrays of numbers or one number"
+        problem += _such_as(source, first)
+    elif not _is_number(kind.value_type):
+        problem = f"column {source!r} holds arrays of {kind.value_type}, not of numbers"
+    if problem is not None:
+        return "array", None, [problem]
     if pa.types.is_fixed_size_list(kind):
         return "array", kind.list_size, []
     if first is None:
@@ -159,9 +151,9 @@ def _score_form(
     if not len(lengths):
         return "array", None, []
     # a few rows may be ragged: they are told, or skipped, one by one
-    found, counts = np.unique(lengths.to_numpy(zero_copy_only=False), return_counts=True)
-    usual = int(found[counts.argmax()])
-    return "array", n_classes if n_classes in found else usual, []
+    widths, counts = np.unique(lengths.to_numpy(zero_copy_only=False), return_counts=True)
+    usual = int(widths[counts.argmax()])
+    return "array", n_classes if n_classes in widths else usual, []
 
 
 def _label_form(
@@ -186,8 +178,10 @@ def _label_form(
                 "rows; if it has names of classes further down, list them in "
                 f"`{setting('classes')}`"
             ]
-        told = f"label column {columns.label!r} holds text; name the classes with "
-        return None, [f"{told}`{setting('classes')}`{shown}"]
+        return None, [
+            f"label column {columns.label!r} holds text; name the classes with "
+            f"`{setting('classes')}`{shown}"
+        ]
     return None, [
         f"label column {columns.label!r} has type {kind}; labels are class indices, class names, "
         "0/1 or arrays of numbers"
@@ -212,28 +206,28 @@ def _such_as(name: str, first: pa.RecordBatch | None) -> str:
 def _width_problems(
     columns: Columns, forms: Sequence[Form], widths: Sequence[int | None], n_classes: int | None
 ) -> list[str]:
-    told = []
+    problems = []
     one, two = widths
     if forms.count("binary") == 1:  # a patch keeps f0 + f1 = 1 for a pair of such columns only
         other = widths[1 - forms.index("binary")]
         classes = "an array" if other is None else f"{other} classes"
-        told.append(
+        problems.append(
             f"one model has one column P(class 1), the other {classes}; give both in one form"
         )
     elif one is not None and two is not None and one != two:
-        told.append(f"the models have different numbers of classes: {one} and {two}")
+        problems.append(f"the models have different numbers of classes: {one} and {two}")
     for source, width in zip((columns.model_1, columns.model_2), widths, strict=True):
         if width is None:
             continue
-        if n_classes is not None and width != n_classes and not told:
+        if n_classes is not None and width != n_classes and not problems:
             name = source if isinstance(source, str) else ", ".join(source[:3])
-            told.append(
+            problems.append(
                 f"column {name!r} has {width} classes, {setting('losses')} and "
                 f"`{setting('classes')}` have {n_classes}"
             )
-        if not 2 <= width <= MAX_CLASSES and not told:
-            told.append(f"needs 2 to {MAX_CLASSES:,} classes, got {width}")
-    return told
+        if not 2 <= width <= MAX_CLASSES and not problems:
+            problems.append(f"needs 2 to {MAX_CLASSES:,} classes, got {width}")
+    return problems
 
 
 def _is_list(kind: pa.DataType) -> bool:

@@ -35,9 +35,9 @@ def read_costs(given: Any) -> tuple[Costs | None, list[str]]:
     if columns and index is None and _all_text(columns[0]):  # as in a CSV file
         index, names, columns = columns[0], names[1:], columns[1:]
     actions, problems = _actions(index)
-    classes, told = _classes(names)
+    classes, odd = _classes(names)
     matrix, wrong = _matrix([list(row) for row in zip(*columns, strict=True)])
-    problems += told + wrong
+    problems += odd + wrong
     if matrix is None or problems:
         return None, problems
     return Costs(matrix, actions, classes), []

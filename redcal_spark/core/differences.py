@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from redcal_spark.core.cells import Hashes, cell_hashes, combined
+from redcal_spark.core.cells import cell_hashes, combined
 from redcal_spark.core.columns import value_of
 
 PAIRED = 200  # rows on either side that are compared with each other, at most
@@ -31,22 +31,22 @@ class Words(str):
 class Difference:
     """One cell that is not what it must be, or a row that is missing, too many, or there twice.
 
-    row: what it is told by. column: of a changed cell.
+    row: what it is known by. column: of a changed cell.
     """
 
     problem: DifferenceKind
     row: Row
     column: str | None = None
-    found: Any = None
+    actual: Any = None
     expected: Any = None
 
     def __str__(self) -> str:
         where = ", ".join(f"{name} = {shown(value)}" for name, value in self.row.items())
         if self.problem == "violated":
-            return str(self.found)
+            return str(self.actual)
         if self.problem == "changed":
-            told = f"is {shown(self.found)}, must be {shown(self.expected)}"
-            return f"column {self.column!r}, row {where}: {told}"
+            cell = f"column {self.column!r}, row {where}"
+            return f"{cell}: is {shown(self.actual)}, must be {shown(self.expected)}"
         return f"row {where}: {WORDS[self.problem]}"
 
 
@@ -72,42 +72,42 @@ def differences(
 
     keys: the columns that tell rows apart, for finding pairs and for naming; they need not.
     """
-    one, two = (_rows(table, columns) for table in (expected, written))
-    count = Counter(one[0].tolist())
-    extra = _beyond(two[0], count)
-    missing = _beyond(one[0], Counter(two[0].tolist()))
-    ours = [_plain(expected, columns, place) for place in missing]
-    theirs = [_plain(written, columns, place) for place in extra]
-    known = set(one[0].tolist())
-    twice = [two[0][place] in known for place in extra]
-    found: list[Difference] = []
-    pairs, ours, left = _paired(ours, theirs, twice, keys)
-    for must, row in pairs:
-        found += _cells(must, row, keys)
-    found += [Difference("missing", _named(row, keys)) for row in ours]
-    for row, again in left:
-        found.append(Difference("repeated" if again else "extra", _named(row, keys)))
-    return found
+    one, two = (_row_hashes(table, columns) for table in (expected, written))
+    ours = [_plain(expected, columns, place) for place in _beyond(one, two)]
+    known = set(one)
+    changed: list[Row] = []
+    copies: list[Row] = []
+    for place in _beyond(two, one):
+        row = _plain(written, columns, place)
+        (copies if two[place] in known else changed).append(row)
+    pairs, missing, extra = _paired(ours, changed, keys)
+    return [
+        *(difference for must, row in pairs for difference in _cells(must, row, keys)),
+        *(Difference("missing", _named(row, keys)) for row in missing),
+        *(Difference("extra", _named(row, keys)) for row in extra),
+        *(Difference("repeated", _named(row, keys)) for row in copies),
+    ]
 
 
-def _rows(table: pa.Table, columns: Sequence[str]) -> tuple[Hashes, int]:
+def _row_hashes(table: pa.Table, columns: Sequence[str]) -> list[int]:
     cells = [
         cell_hashes(table[name] if name in table.column_names else pa.nulls(table.num_rows))
         for name in columns
     ]
-    return combined(cells), table.num_rows
+    hashes: list[int] = combined(cells).tolist()
+    return hashes
 
 
-def _beyond(hashes: Hashes, other: Counter[int]) -> list[int]:
+def _beyond(hashes: list[int], other: list[int]) -> list[int]:
     """The places of rows that the other side has not, or not so often."""
-    left = other.copy()
-    found = []
-    for place, value in enumerate(hashes.tolist()):
+    left = Counter(other)
+    places = []
+    for place, value in enumerate(hashes):
         if left[value]:
             left[value] -= 1
         else:
-            found.append(place)
-    return found
+            places.append(place)
+    return places
 
 
 def _plain(table: pa.Table, columns: Sequence[str], place: int) -> Row:
@@ -119,16 +119,11 @@ Pairs = list[tuple[Row, Row]]
 
 
 def _paired(
-    ours: list[Row], theirs: list[Row], twice: list[bool], keys: Sequence[str]
-) -> tuple[Pairs, list[Row], list[tuple[Row, bool]]]:
+    ours: list[Row], theirs: list[Row], keys: Sequence[str]
+) -> tuple[Pairs, list[Row], list[Row]]:
     """Rows that are the same row changed: those most alike; of very many, those of one key."""
-    changed = [row for row, again in zip(theirs, twice, strict=True) if not again]
-    copies = [(row, True) for row, again in zip(theirs, twice, strict=True) if again]
-    if max(len(ours), len(changed)) <= PAIRED:
-        pairs, rest, left = _most_alike(ours, changed, keys)
-    else:
-        pairs, rest, left = _of_one_key(ours, changed, keys)
-    return pairs, rest, [*((row, False) for row in left), *copies]
+    few = max(len(ours), len(theirs)) <= PAIRED
+    return (_most_alike if few else _of_one_key)(ours, theirs, keys)
 
 
 def _most_alike(

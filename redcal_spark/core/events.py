@@ -34,3 +34,6 @@ class ScoreGap:
 
     coordinate: int
     direction: Direction
+
+
+Event = Disagreement | ActionRegion | ScoreGap

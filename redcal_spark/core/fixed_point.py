@@ -13,13 +13,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from redcal_spark.settings import MAX_CLASSES as MAX_CLASSES
+
 Ints = npt.NDArray[np.int64]
 Grid = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
 
 BITS = 26
 ONE = 1 << BITS
-MAX_CLASSES = 16_384
 MAX_ROWS = 1 << 37  # int64 sums of grid integers are exact below this
 
 _GROUP = 1_024

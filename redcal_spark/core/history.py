@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from redcal_spark.core.blocks import Block
-from redcal_spark.core.kernel import BlockScan, Classified, Index, Rows, Rules
+from redcal_spark.core.kernel import BlockScan, Classified, Index, Rules
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.metrics import Metrics, Totals, measure
 from redcal_spark.core.paired import NOWHERE, Paired, Pairing, Range, brier_ranges
 from redcal_spark.core.patches import Patch
+from redcal_spark.core.rows import Rows
 
 POINTS = 200  # of a calibration everywhere, evenly spaced
 ROWS_MEASURED = 10**8  # a calibration of very many rows gets fewer points
@@ -38,6 +39,11 @@ def before_and_after(
     }
 
 
+def rounds_start(points: Sequence[Point]) -> Point:
+    """Where the rounds start: after the calibration everywhere, if there was one."""
+    return [point for point in points if point.rounds == 0][-1]
+
+
 def segments(log: Sequence[Patch], rows: int) -> list[list[Patch]]:
     """The log cut at the points to measure: rounds' ends, and steps of a calibration everywhere.
 
@@ -46,14 +52,14 @@ def segments(log: Sequence[Patch], rows: int) -> list[list[Patch]]:
     free = sum(patch.round is None for patch in log)
     points = max(10, min(POINTS, ROWS_MEASURED // max(rows, 1)))
     every = max(1, -(-free // points))
-    found: list[list[Patch]] = []
+    cut: list[list[Patch]] = []
     for place, patch in enumerate(log):
         new_round = patch.round is not None and (place == 0 or log[place - 1].round != patch.round)
         spaced = patch.round is None and (place % every == 0 or log[place - 1].model != patch.model)
-        if not found or new_round or spaced:
-            found.append([])
-        found[-1].append(patch)
-    return found
+        if not cut or new_round or spaced:
+            cut.append([])
+        cut[-1].append(patch)
+    return cut
 
 
 def history(
@@ -105,16 +111,14 @@ class Measured:
         rows = Rows(block, self.rules, classified)
         if self.ranges is None:
             return [_advance(segment, rows) for segment in self.cut]
-        pairing, found = Pairing(block, rows), []
-        for segment, within in zip(self.cut, self.ranges, strict=True):
-            found.append(_advance(segment, rows, pairing, within))
-        return found
+        pairing, cut = Pairing(block, rows), zip(self.cut, self.ranges, strict=True)
+        return [_advance(segment, rows, pairing, within) for segment, within in cut]
 
 
-def added(found: Iterable[Sequence[Totals]], length: int) -> list[Totals | None]:
+def added(blocks: Iterable[Sequence[Totals]], length: int) -> list[Totals | None]:
     """Changes of many blocks, summed segment by segment."""
     total: list[Totals | None] = [None] * length
-    for block in found:
+    for block in blocks:
         for i, change in enumerate(block):
             known = total[i]
             total[i] = change if known is None else known + change
@@ -129,13 +133,13 @@ def points(
 ) -> list[Point]:
     if holdout is not None:
         start = replace(start, paired=Paired.nothing(holdout.vectors, len(start.pairs)))
-    found = [Point(0, 0, start)]
+    measured = [Point(0, 0, start)]
     for segment, change in zip(cut, summed, strict=True):
-        last = found[-1]
+        last = measured[-1]
         totals = last.totals if change is None else last.totals + change
         rounds = last.rounds + (segment[0].round is not None)
-        found.append(Point(segment[-1].step + 1, rounds, totals))
-    return found
+        measured.append(Point(segment[-1].step + 1, rounds, totals))
+    return measured
 
 
 def _advance(

@@ -10,24 +10,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from redcal_spark.core.buffers import Buffers
 from redcal_spark.core.costs import read_costs
-from redcal_spark.core.fixed_point import (
-    BITS,
-    MAX_CLASSES,
-    Floats,
-    Ints,
-    exact,
-    join,
-    loss_bits,
-    split,
-)
+from redcal_spark.core.fixed_point import BITS, Ints, exact, loss_bits
+from redcal_spark.core.responses import LossGroup
 from redcal_spark.errors import FitWarning, GridWarning, ModelFileError, UsageError, warn
-
-Scores = npt.NDArray[Any]  # float64 (centred) or int64: comparable within a row, exact either way
-Actions = npt.NDArray[Any]  # the smallest unsigned type that holds the action indices
+from redcal_spark.settings import MAX_CLASSES
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +33,7 @@ class Loss:
 
     @classmethod
     def of(cls, name: str, costs: Any, actions: Sequence[str] | None = None) -> Loss:
-        """Check a matrix the user gave. BadRows are told all at once."""
+        """Check a matrix the user gave. Every problem is told at once."""
         given, problems = read_costs(costs)
         if given is not None:
             matrix = given.matrix
@@ -180,71 +168,32 @@ def _listed(names: Sequence[str] | None) -> str:
     return ", ".join(map(repr, names or ()))
 
 
-@dataclass(frozen=True, eq=False)
-class LossGroup:
-    """Losses with equal K, stacked action by action, so that one product scores them all."""
-
-    index: npt.NDArray[np.intp]  # places of these losses in the family
-    n_actions: int
-    weights: Ints  # (K * losses, d)
-    bits: int
-
-    @cached_property
-    def centred(self) -> Floats:
-        """Shifting all costs alike moves all scores of a row alike: gaps stay, products shrink."""
-        return self.weights.astype(np.float64) - 2.0 ** (self.bits - 1)
-
-    @cached_property
-    def _centred_and_sum(self) -> Floats:
-        return np.vstack([self.centred, np.ones(self.weights.shape[1])])
-
-    @cached_property
-    def halves(self) -> tuple[Floats, Floats]:
-        return split(self.weights)
-
-    def scores(self, f: Floats, room: Buffers) -> Scores:
-        """Scores of rows f (n x d, grid values) as (K, losses, n): exact, shifted alike per row.
-
-        One float64 product is exact while |score| stays below 2^52, so that gaps stay below 2^53:
-        that holds for rows that sum to about 1, whatever is in them. Their sums come out of the
-        same product, as its last line. Other rows take the long way.
-        """
-        shape = (self.n_actions, len(self.index), len(f))
-        if len(f) == 0:
-            return np.empty(shape)
-        memory = room.array("scores", (len(self.weights) + 1, len(f)), np.float64)
-        product = np.dot(self._centred_and_sum, f.T, out=memory)
-        if float(product[-1].max()) <= 2.0 ** (53 - self.bits):
-            return product[:-1].reshape(shape)
-        high, low = self.halves
-        return join(np.dot(high, f.T), np.dot(low, f.T)).reshape(shape)
-
-
 class LossFamily:
     """The losses, in the order of the configuration, which decides ties."""
 
     def __init__(self, losses: Sequence[Loss]):
         widths = {loss.n_classes for loss in losses}
         if len(widths) > 1:
-            told = ", ".join(f"{loss.name!r} has {loss.n_classes}" for loss in losses)
-            raise UsageError(f"losses must have the same number of classes (columns): {told}")
+            each = ", ".join(f"{loss.name!r} has {loss.n_classes}" for loss in losses)
+            raise UsageError(f"losses must have the same number of classes (columns): {each}")
         names = [loss.name for loss in losses]
         if len(set(names)) < len(names):
             raise UsageError(f"loss names repeat: {', '.join(names)}")
         named = [loss for loss in losses if loss.classes is not None]
         if len({loss.classes for loss in named}) > 1:
-            told = "; ".join(f"{loss.name!r}: {_listed(loss.classes)}" for loss in named)
-            raise UsageError(f"losses must have the same classes (columns) in one order: {told}")
+            each = "; ".join(f"{loss.name!r}: {_listed(loss.classes)}" for loss in named)
+            raise UsageError(f"losses must have the same classes (columns) in one order: {each}")
         self.classes = named[0].classes if named else None
         self.losses = tuple(losses)
-        self.offsets = np.cumsum([0, *(loss.n_actions for loss in losses)])
         sizes = [loss.n_actions for loss in losses]
+        self.offsets = np.cumsum([0, *sizes])
         self.cell_loss = np.repeat(np.arange(len(losses)), sizes)
         self.cell_action = np.concatenate([np.arange(k) for k in sizes] or [np.arange(0)])
         self.groups = tuple(self._group(k) for k in dict.fromkeys(sizes))
         largest = max(sizes, default=2)
         self.action_type = np.min_scalar_type(largest)
         self.event_type = np.min_scalar_type(largest * largest)
+        self.no_event = np.iinfo(self.event_type).max  # of a row that is outside every event
 
     @classmethod
     def of(cls, losses: Any) -> LossFamily:
@@ -265,7 +214,7 @@ class LossFamily:
                 "losses: must be a mapping of names to cost matrices (action x class), "
                 f"got {type(losses).__name__}"
             )
-        found, problems = [], []
+        family, problems = [], []
         for name, given in losses.items():
             given = given if isinstance(given, Mapping) else {"costs": given}
             unknown = set(given) - {"costs", "actions"}
@@ -273,12 +222,12 @@ class LossFamily:
                 problems.append(f"loss {name!r}: takes 'costs' and 'actions', got {sorted(given)}")
                 continue
             try:
-                found.append(Loss.of(str(name), given["costs"], given.get("actions")))
+                family.append(Loss.of(str(name), given["costs"], given.get("actions")))
             except UsageError as err:
                 problems.append(str(err))
         if problems:
             raise UsageError("; ".join(problems))
-        return cls(found)
+        return cls(family)
 
     def _group(self, k: int) -> LossGroup:
         index = np.array([i for i, loss in enumerate(self.losses) if loss.n_actions == k])
@@ -323,33 +272,11 @@ class LossFamily:
     @classmethod
     def from_json(cls, data: Sequence[Mapping[str, Any]], quantised: bool) -> LossFamily:
         """Integers that are not those of the costs are refused."""
-        found = cls([Loss.of(x["name"], x["costs"], x["actions"]) for x in data])
-        for loss, given in zip(found.losses, data if quantised else (), strict=False):
+        family = cls([Loss.of(x["name"], x["costs"], x["actions"]) for x in data])
+        for loss, given in zip(family.losses, data if quantised else (), strict=False):
             if (given["bits"], given["quantised"]) != (loss.bits, loss.quantised.tolist()):
                 raise ModelFileError(
                     f"damaged model: loss {loss.name!r}: the quantised costs are not those of its "
                     "costs"
                 )
-        return found
-
-
-def cheapest(scores: Scores, action_type: npt.DTypeLike) -> Actions:
-    """The cheapest action along the first axis, the lowest index on ties."""
-    if scores[0].size <= 1_024:  # numpy's argmin is quicker while call overhead counts
-        actions: Actions = scores.argmin(axis=0).astype(action_type)
-        return actions
-    return best_response(scores, action_type)[0]
-
-
-def best_response(scores: Scores, action_type: npt.DTypeLike) -> tuple[Actions, Scores]:
-    """The cheapest action, the lowest index on ties, and its score, along the first axis.
-
-    The best score's holders get K, K - 1, ..., 1, and the largest of these is the first holder.
-    Five passes over whole arrays, five times quicker than numpy's argmin on a chunk; a loop over
-    actions makes many short calls, whose lock two threads would pass to and fro.
-    """
-    k = len(scores)
-    best = np.minimum.reduce(scores, axis=0)
-    rank = np.arange(k, 0, -1, dtype=action_type).reshape(k, *(1 for _ in best.shape))
-    highest = np.maximum.reduce(np.equal(scores, best) * rank, axis=0)
-    return np.subtract(highest.dtype.type(k), highest, out=highest), best
+        return family

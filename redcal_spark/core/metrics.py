@@ -9,18 +9,28 @@ from fractions import Fraction
 
 import numpy as np
 
+from redcal_spark.core.additive import Additive
 from redcal_spark.core.blocks import Block, label_rows
 from redcal_spark.core.fixed_point import BITS, ONE, Grid, Ints, sum_of_squares
-from redcal_spark.core.kernel import Classified, Rules, chunks, classify, event_counts, respond
-from redcal_spark.core.losses import Actions, LossFamily
+from redcal_spark.core.kernel import (
+    Classified,
+    Rules,
+    beyond_gap,
+    chunks,
+    classify,
+    event_counts,
+    respond,
+)
+from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.paired import Paired
+from redcal_spark.core.responses import Actions
 from redcal_spark.core.sums import cell_label_sums, cell_score_sums
 
 PAIR_NUMBERS = 1 << 22  # label sums by pairs of actions, of all losses together: 32 MB a task
 
 
 @dataclass(frozen=True, eq=False)
-class Totals:
+class Totals(Additive):
     """Sums over rows: integers that add up and can be taken away again.
 
     brier: per model the sum of squared errors, in units of 2^-52.
@@ -43,31 +53,9 @@ class Totals:
     pair_labels: tuple[Ints, ...] = ()
     paired: Paired | None = None
 
-    def __add__(self, other: Totals) -> Totals:
-        return self._combined(other, 1)
-
-    def __sub__(self, other: Totals) -> Totals:
-        return self._combined(other, -1)
-
-    def _combined(self, other: Totals, sign: int) -> Totals:
-        def both(a: Sequence[Ints], b: Sequence[Ints]) -> tuple[Ints, ...]:
-            return tuple(x + sign * y for x, y in zip(a, b, strict=True))
-
-        return Totals(
-            self.rows + sign * other.rows,
-            (self.brier[0] + sign * other.brier[0], self.brier[1] + sign * other.brier[1]),
-            both(self.pairs, other.pairs),
-            both(self.events, other.events),
-            both(self.labels, other.labels),  # type: ignore[arg-type]
-            both(self.scores, other.scores),  # type: ignore[arg-type]
-            self.optimum + sign * other.optimum,
-            self.gaps + sign * other.gaps,
-            both(
-                self.pair_labels or [0 * x for x in other.pair_labels],
-                other.pair_labels or [0 * x for x in self.pair_labels],
-            ),
-            _paired(self.paired, other.paired, sign),
-        )
+    def residuals(self, model: int) -> Ints:
+        """Sums of y - f, cell x class."""
+        return self.labels[model - 1] - self.scores[model - 1]
 
     @classmethod
     def none(cls, losses: LossFamily, d: int) -> Totals:
@@ -78,12 +66,6 @@ class Totals:
         return cls(
             0, (0, 0), tuple(squares), tuple(squares), two, two, cells, np.zeros(d, np.int64)
         )
-
-
-def _paired(one: Paired | None, two: Paired | None, sign: int) -> Paired | None:
-    if one is None or two is None:
-        return one if two is None or sign < 0 else two
-    return one + two if sign > 0 else one - two
 
 
 def measure(
@@ -103,9 +85,7 @@ def measure(
     actions, events = known or classify(block, rules)
     gaps = np.zeros(d, np.int64)
     if rules.gap is not None:
-        part = rules.coordinates
-        far = np.abs(block.f1[:, part] - block.f2[:, part]) > rules.gap
-        gaps[part] = np.count_nonzero(far, axis=0)
+        gaps[rules.coordinates] = np.count_nonzero(beyond_gap(block, rules), axis=0)
     one, two = (cell_label_sums(a, y, d, losses) for a in actions)
     return Totals(
         block.rows,
@@ -125,12 +105,12 @@ def measure(
 
 def pair_counts(actions: Sequence[Actions], losses: LossFamily) -> list[Ints]:
     """Rows by the actions of both models, per loss."""
-    found = []
+    counts = []
     for loss, a1, a2 in zip(losses.losses, *actions, strict=True):
         k = loss.n_actions
         both = np.bincount(a1.astype(np.intp) * k + a2, minlength=k * k)
-        found.append(both.astype(np.int64).reshape(k, k))
-    return found
+        counts.append(both.astype(np.int64).reshape(k, k))
+    return counts
 
 
 def brier_sum(f: Grid, y: Grid) -> int:
@@ -165,11 +145,11 @@ def pair_label_sums(
     actions: Sequence[Actions], y: Grid, d: int, losses: LossFamily
 ) -> tuple[Ints, ...]:
     """Label sums by the actions of both models, per loss, as far as PAIR_NUMBERS goes."""
-    found, left = [], PAIR_NUMBERS
+    by_loss, left = [], PAIR_NUMBERS
     for loss, a1, a2 in zip(losses.losses, *actions, strict=True):
         k = loss.n_actions
         if k * k * d > left:
-            found.append(np.zeros((0, 0, d), np.int64))
+            by_loss.append(np.zeros((0, 0, d), np.int64))
             continue
         left -= k * k * d
         pair = a1.astype(np.intp) * k + a2
@@ -178,8 +158,8 @@ def pair_label_sums(
         else:  # sums of a batch are exact in float64
             columns = (np.bincount(pair, y[:, j], minlength=k * k) for j in range(d))
             sums = np.stack(list(columns), axis=1)
-        found.append(sums.astype(np.int64).reshape(k, k, d))
-    return tuple(found)
+        by_loss.append(sums.astype(np.int64).reshape(k, k, d))
+    return tuple(by_loss)
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,11 +184,6 @@ class Metrics:
     def usual_brier(self, model: int) -> Fraction:
         """As people know it: of one column P(1) the mean of (f - y)^2, half of the sum."""
         return self.brier(model) / 2 if self.binary else self.brier(model)
-
-    @property
-    def brier_words(self) -> str:
-        """Which Brier score that is."""
-        return brier_words(self.binary)
 
     def decision_loss(self, loss: int, model: int) -> Fraction:
         """Mean cost of the model's best responses, in the user's units."""
@@ -238,9 +213,8 @@ class Metrics:
     def squared_calibration_gaps(self, loss: int, model: int) -> list[Fraction]:
         """Per action of a loss, the squared norm of the mean residual vector."""
         cells = self.losses.cells(loss)
-        rest = (self.totals.labels[model - 1] - self.totals.scores[model - 1])[cells]
-        whole = (self.rows << BITS) ** 2
-        return [Fraction(sum(x * x for x in row), whole) for row in rest.tolist()]
+        sums = self.totals.residuals(model)[cells].tolist()
+        return [Fraction(sum(x * x for x in row), (self.rows << BITS) ** 2) for row in sums]
 
     def squared_calibration_gap(self, loss: int, model: int) -> Fraction:
         """The largest of them."""

@@ -126,10 +126,10 @@ def _named(batch: pa.RecordBatch, names: tuple[str, ...]) -> pa.RecordBatch:
     return batch.rename_columns(list(names)) if names else batch
 
 
-def unpacked(found: Batches) -> Sums:
+def unpacked(batches: Batches) -> Sums:
     """All that `SumTask` gave, added up."""
     total = nothing()
-    for batch in found:
+    for batch in batches:
         for cell in batch.column(0):
             total += np.frombuffer(cell.as_buffer(), np.uint64).reshape(total.shape)
     return total

@@ -6,8 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from redcal_spark.core.columns import Form, Layout
-from redcal_spark.core.fixed_point import Floats, Grid
-from redcal_spark.core.reading import Mask
+from redcal_spark.core.fixed_point import Floats, Grid, Mask
 from redcal_spark.errors import UsageError
 from redcal_spark.settings import setting
 

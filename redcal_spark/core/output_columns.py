@@ -11,14 +11,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from redcal_spark.core.columns import Columns, Layout, ScoreColumns
-from redcal_spark.core.fixed_point import Grid, from_grid
-from redcal_spark.core.kernel import Rules, replay
+from redcal_spark.core.columns import Columns, Layout
+from redcal_spark.core.fixed_point import Grid, Mask, from_grid
+from redcal_spark.core.kernel import Rules
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.normalised import check_normalise, normalised
 from redcal_spark.core.patches import Patch
-from redcal_spark.core.reading import BadRows, Mask, read
+from redcal_spark.core.reading import BadRows, read
 from redcal_spark.core.roles import UNKNOWN, Roles
+from redcal_spark.core.rows import replay
 from redcal_spark.errors import InputError
 from redcal_spark.settings import setting
 
@@ -49,9 +50,7 @@ class OutputNames:
         return tag(self.suffix)
 
     def of_model(self, model: int) -> list[str]:
-        source = self.columns.scores(model)
-        names = (source,) if isinstance(source, str) else source
-        return [f"{name}{self.suffix}" for name in names]
+        return [f"{name}{self.suffix}" for name in self.columns.of_model(model)]
 
     def normalised(self, model: int) -> list[str]:
         return [f"{name}_normalised" for name in self.of_model(model)]
@@ -85,15 +84,15 @@ class OutputNames:
         return f"valid{self._tag}"
 
     def all(self, skip: bool) -> list[str]:
-        found = self.scores
+        names = self.scores
         for loss in self.losses.losses:
             for when in ("before", "after"):
-                found += [self.action(loss.name, model, when) for model in (1, 2)]
-            found.append(self.agree(loss.name))
-        found.append(self.touched)
+                names += [self.action(loss.name, model, when) for model in (1, 2)]
+            names.append(self.agree(loss.name))
+        names.append(self.touched)
         if self.roles:
-            found.append(self.split)
-        return [*found, *([self.valid] if skip else [])]
+            names.append(self.split)
+        return [*names, *([self.valid] if skip else [])]
 
     def check(self, existing: Iterable[str], skip: bool, where: str) -> None:
         """New columns never replace old ones."""
@@ -141,11 +140,11 @@ def extend(
     touched = [t & valid for t in done.touched]
     arrays: dict[str, pa.Array] = {}
     for model in (1, 2):
-        found = _scores(batch, layout, model, done.f[model - 1], touched[model - 1], valid)
-        arrays.update(zip(names.of_model(model), found, strict=True))
+        columns = _scores(batch, layout, model, done.f[model - 1], touched[model - 1], valid)
+        arrays.update(zip(names.of_model(model), columns, strict=True))
     for model in (1, 2) if names.normalise else ():
-        found = normalised(done.f[model - 1], valid, layout.forms[model - 1])
-        arrays.update(zip(names.normalised(model), found, strict=True))
+        columns = normalised(done.f[model - 1], valid, layout.forms[model - 1])
+        arrays.update(zip(names.normalised(model), columns, strict=True))
     for place, loss in enumerate(names.losses.losses):
         called = pa.array(loss.actions, pa.string())
         for when, actions in (("before", done.before), ("after", done.after)):
@@ -174,16 +173,12 @@ def _scores(
     batch: pa.RecordBatch, layout: Layout, model: int, f: Grid, touched: Mask, valid: Mask
 ) -> list[pa.Array]:
     """New scores in the form of the old ones, float64; untouched rows keep theirs to the bit."""
-    source: ScoreColumns = layout.columns.scores(model)
-    form = layout.forms[model - 1]
-    rows = np.flatnonzero(touched)
+    columns = [batch.column(name) for name in layout.columns.of_model(model)]
+    form, rows = layout.forms[model - 1], np.flatnonzero(touched)
     if form == "array":
-        assert isinstance(source, str)
-        return [_vectors(batch.column(source), f, rows, valid)]
-    if form == "binary":
-        assert isinstance(source, str)
-        return [_numbers(batch.column(source), f[:, 1], rows)]
-    return [_numbers(batch.column(name), f[:, j], rows) for j, name in enumerate(source)]
+        return [_vectors(columns[0], f, rows, valid)]
+    first = 1 if form == "binary" else 0
+    return [_numbers(column, f[:, j], rows) for j, column in enumerate(columns, first)]
 
 
 def _numbers(column: pa.Array, f: npt.NDArray[Any], rows: npt.NDArray[np.intp]) -> pa.Array:

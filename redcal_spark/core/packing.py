@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from redcal_spark.core.additive import Array
 from redcal_spark.core.blocks import Block
 from redcal_spark.core.metrics import Totals
 from redcal_spark.core.paired import Moments, Paired
@@ -18,9 +18,9 @@ from redcal_spark.core.reading import BadRows
 from redcal_spark.core.scan import ScanResult, SplitResult
 from redcal_spark.errors import RunError, ScratchError
 
-Array = npt.NDArray[Any]
-
 DAMAGED = "a packed block is damaged: its checksum does not fit"
+
+PAIRED = ("losses", "rounds", "brier")
 
 _MAGIC = b"rdcl"
 _HEAD = struct.Struct("<4sII")  # magic, checksum of all that follows, length of the description
@@ -74,94 +74,60 @@ def pack_gathered(gathered: ScanResult, active_bytes: int) -> bytes:
     data["problems"] = gathered.problems.to_json()
     arrays: dict[str, Array] = {}
     for name, part in (("fit", gathered.fit), ("holdout", gathered.holdout)):
-        data[name], found = totals_to_plain(part.totals)
-        arrays |= {f"{name}.{key}": a for key, a in found.items()}
+        data[name] = _counts(part.totals)
+        arrays |= part.totals.to_arrays(f"{name}.")
     return pack(data, arrays)
 
 
 def unpack_gathered(packed: Any) -> tuple[ScanResult, int]:
     data, arrays = unpack(packed)
     active_bytes = int(data.pop("active_bytes"))
-    parts = []
-    for name in ("fit", "holdout"):
-        own = {k.removeprefix(f"{name}."): a for k, a in arrays.items() if k.startswith(f"{name}.")}
-        parts.append(SplitResult(totals_from_plain(data.pop(name), own)))
+    fit, holdout = (
+        SplitResult(_totals(data.pop(name), arrays, f"{name}.")) for name in ("fit", "holdout")
+    )
     problems = BadRows.from_json(data.pop("problems"))
-    return ScanResult(parts[0], parts[1], problems=problems, **data), active_bytes
-
-
-def totals_to_plain(totals: Totals) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Brier sums do not fit int64: they travel as text."""
-    arrays = {"optimum": totals.optimum, "gaps": totals.gaps}
-    for name in ("pairs", "events", "labels", "scores", "pair_labels"):
-        arrays |= {f"{name}.{i}": a for i, a in enumerate(getattr(totals, name))}
-    data: dict[str, Any] = {"rows": totals.rows, "brier": [str(b) for b in totals.brier]}
-    if totals.paired is not None:
-        data["paired"] = _paired_to_plain(totals.paired)
-    return data, arrays
-
-
-def totals_from_plain(data: Mapping[str, Any], arrays: Mapping[str, Array]) -> Totals:
-    def family(name: str) -> tuple[Any, ...]:
-        count = sum(key.startswith(f"{name}.") for key in arrays)
-        return tuple(arrays[f"{name}.{i}"] for i in range(count))
-
-    one, two = (int(b) for b in data["brier"])
-    return Totals(
-        data["rows"],
-        (one, two),
-        family("pairs"),
-        family("events"),
-        family("labels"),
-        family("scores"),
-        arrays["optimum"],
-        arrays["gaps"],
-        family("pair_labels"),
-        _paired_from_plain(data["paired"]) if "paired" in data else None,
-    )
-
-
-def _paired_to_plain(paired: Paired) -> dict[str, Any]:
-    """Sums of squares do not fit int64 either."""
-
-    def texts(row: Sequence[Moments]) -> list[list[str]]:
-        return [[str(m.total), str(m.squares)] for m in row]
-
-    return {
-        "vectors": paired.vectors,
-        "losses": [texts(row) for row in paired.losses],
-        "rounds": [texts(row) for row in paired.rounds],
-        "brier": texts(paired.brier),
-    }
-
-
-def _paired_from_plain(data: Mapping[str, Any]) -> Paired:
-    def moments(row: Sequence[Sequence[str]]) -> tuple[Moments, ...]:
-        return tuple(Moments(int(total), int(squares)) for total, squares in row)
-
-    return Paired(
-        data["vectors"],
-        tuple(map(moments, data["losses"])),
-        tuple(map(moments, data["rounds"])),
-        moments(data["brier"]),
-    )
+    return ScanResult(fit, holdout, problems=problems, **data), active_bytes
 
 
 def pack_changes(changes: Sequence[Totals]) -> bytes:
     """What the segments of a log changed, in order."""
-    data: list[Any] = []
     arrays: dict[str, Array] = {}
     for i, change in enumerate(changes):
-        plain, found = totals_to_plain(change)
-        data.append(plain)
-        arrays |= {f"{i}.{name}": a for name, a in found.items()}
-    return pack({"changes": data}, arrays)
+        arrays |= change.to_arrays(f"{i}.")
+    return pack({"changes": [_counts(change) for change in changes]}, arrays)
 
 
 def unpack_changes(packed: Any) -> list[Totals]:
     data, arrays = unpack(packed)
-    parts: list[dict[str, Array]] = [{} for _ in data["changes"]]
-    for name, array in arrays.items():
-        place, own = name.split(".", 1)
-        parts[int(place)][own] = array
-    return [totals_from_plain(d, a) for d, a in zip(data["changes"], parts, strict=True)]
+    return [_totals(plain, arrays, f"{i}.") for i, plain in enumerate(data["changes"])]
+
+
+def _counts(totals: Totals) -> dict[str, Any]:
+    """What is no array. Brier sums do not fit int64: they travel as text."""
+    data: dict[str, Any] = {"rows": totals.rows, "brier": [str(b) for b in totals.brier]}
+    if totals.paired is not None:
+        data["paired"] = {"vectors": totals.paired.vectors} | {
+            name: _texts(getattr(totals.paired, name)) for name in PAIRED
+        }
+    return data
+
+
+def _totals(data: Mapping[str, Any], arrays: Mapping[str, Array], prefix: str) -> Totals:
+    brier = tuple(int(b) for b in data["brier"])
+    paired = data.get("paired")
+    if paired is not None:
+        paired = Paired(paired["vectors"], *(_moments(paired[name]) for name in PAIRED))
+    return Totals.from_arrays(arrays, prefix, rows=data["rows"], brier=brier, paired=paired)
+
+
+def _texts(sums: Any) -> list[Any]:
+    """Sums of squares do not fit int64 either."""
+    if isinstance(sums, Moments):
+        return [str(sums.total), str(sums.squares)]
+    return [_texts(part) for part in sums]
+
+
+def _moments(texts: Any) -> Any:
+    if texts and isinstance(texts[0], str):
+        return Moments(*map(int, texts))
+    return tuple(map(_moments, texts))

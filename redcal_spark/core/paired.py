@@ -11,14 +11,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
+from redcal_spark.core.additive import Additive
 from redcal_spark.core.blocks import Block
 from redcal_spark.core.fixed_point import BITS, ONE, Grid, Ints
-from redcal_spark.core.kernel import Index, Rows, chunks
-from redcal_spark.core.losses import Actions, Loss
+from redcal_spark.core.kernel import Index, chunks
+from redcal_spark.core.losses import Loss
 from redcal_spark.core.patches import Patch, full_phi
+from redcal_spark.core.responses import Actions
+from redcal_spark.core.rows import Rows
 
 MODELS = 2
 
@@ -63,7 +67,7 @@ def brier_ranges(cut: Sequence[Sequence[Patch]], d: int, binary: bool) -> list[R
     changes by c (2 - c) at most.
     """
     moved: list[Ints] = [np.zeros(d, np.int64) for _ in range(MODELS)]
-    found = []
+    ranges = []
     for segment in cut:
         own = moved[segment[0].model - 1]
         for patch in segment:
@@ -71,15 +75,15 @@ def brier_ranges(cut: Sequence[Sequence[Patch]], d: int, binary: bool) -> list[R
         c = np.minimum(own, ONE)
         squares = c * (2 * ONE - c)  # 52 bits each, of up to 2^14
         reach = (int((squares >> BITS).sum()) << BITS) + int((squares & ONE - 1).sum())
-        found.append(Range(reach, 2 * BITS))
-    return found
+        ranges.append(Range(reach, 2 * BITS))
+    return ranges
 
 
 NOWHERE = Range(0, 2 * BITS)
 
 
 @dataclass(frozen=True)
-class Moments:
+class Moments(Additive):
     """The sums of z and of z^2 over rows, as Python integers: they add up without end."""
 
     total: int = 0
@@ -93,15 +97,9 @@ class Moments:
         squares += int(np.dot(high, low)) << _HALF + 1
         return cls(int(z.sum()), squares + int(np.dot(low, low)))
 
-    def __add__(self, other: Moments) -> Moments:
-        return Moments(self.total + other.total, self.squares + other.squares)
-
-    def __sub__(self, other: Moments) -> Moments:
-        return Moments(self.total - other.total, self.squares - other.squares)
-
 
 @dataclass(frozen=True)
-class Paired:
+class Paired(Additive):
     """What changed on some rows since the first patch, per model.
 
     losses: per model and loss. rounds: the same since the first round started, which is later where
@@ -119,29 +117,10 @@ class Paired:
         row = (Moments(),) * losses
         return cls(vectors, (row,) * MODELS, (row,) * MODELS, (Moments(),) * MODELS)
 
-    def __add__(self, other: Paired) -> Paired:
-        return self._combined(other, 1)
-
-    def __sub__(self, other: Paired) -> Paired:
-        return self._combined(other, -1)
-
-    def _combined(self, other: Paired, sign: int) -> Paired:
-        def both(one: Moments, two: Moments) -> Moments:
-            return one + two if sign == 1 else one - two
-
-        def rows(
-            one: tuple[tuple[Moments, ...], ...], two: tuple[tuple[Moments, ...], ...]
-        ) -> tuple[tuple[Moments, ...], ...]:
-            return tuple(tuple(map(both, a, b)) for a, b in zip(one, two, strict=True))
-
+    def _merged(self, other: Paired, how: Callable[[Any, Any], Any]) -> Paired:
         if self.vectors != other.vectors:
             raise ValueError("labels are vectors on some rows and classes on others")
-        return Paired(
-            self.vectors,
-            rows(self.losses, other.losses),
-            rows(self.rounds, other.rounds),
-            tuple(map(both, self.brier, other.brier)),
-        )
+        return super()._merged(other, how)
 
 
 class Pairing:
@@ -189,24 +168,21 @@ class Pairing:
                 for place, loss in enumerate(losses)
             )
 
-        found = Paired.nothing(y.ndim == 2, len(losses))
+        def own(moments: Any, nothing: Any) -> Any:
+            return tuple(moments if k == i else nothing for k in range(MODELS))
+
         whole = against(self._first)
-        rounds = found.rounds[i]
+        rounds = none = (Moments(),) * len(losses)
         if self._start is not None:
             rounds = whole if self._start is self._first else against(self._start)
         brier = _brier_moments(self._f[i], rows.f[i], y, moved, self._within[i])
-        return Paired(
-            found.vectors,
-            (*found.losses[:i], whole, *found.losses[i + 1 :]),
-            (*found.rounds[:i], rounds, *found.rounds[i + 1 :]),
-            (*found.brier[:i], brier, *found.brier[i + 1 :]),
-        )
+        return Paired(y.ndim == 2, own(whole, none), own(rounds, none), own(brier, Moments()))
 
 
 def _loss_moments(loss: Loss, before: Actions, after: Actions, y: Grid, index: Index) -> Moments:
     """Of loss after minus before; only rows whose action changed have any."""
     moved = index[before[index] != after[index]]
-    found, shift, costs = Moments(), loss_range(loss, y.ndim == 2).shift, loss.quantised
+    moments, shift, costs = Moments(), loss_range(loss, y.ndim == 2).shift, loss.quantised
     for part in chunks(len(moved), costs.shape[1] if y.ndim == 2 else 1):
         rows = moved[part]
         old, new = before[rows].astype(np.intp), after[rows].astype(np.intp)
@@ -214,8 +190,8 @@ def _loss_moments(loss: Loss, before: Actions, after: Actions, y: Grid, index: I
             z = (costs[new, y[rows]] - costs[old, y[rows]]) << BITS - shift
         else:  # below 2^62 in all, by the choice of G
             z = np.einsum("ij,ij->i", costs[new] - costs[old], y[rows].astype(np.int64)) >> shift
-        found += Moments.of(z)
-    return found
+        moments += Moments.of(z)
+    return moments
 
 
 def _brier_moments(before: Grid, after: Grid, y: Grid, index: Index, within: Range) -> Moments:
@@ -223,9 +199,9 @@ def _brier_moments(before: Grid, after: Grid, y: Grid, index: Index, within: Ran
 
     A product has 52 bits, and there are up to 2^14 of them: they are added up by halves.
     """
-    found, shift = Moments(), within.shift - BITS
+    moments, shift = Moments(), within.shift - BITS
     if not within.reach:
-        return found
+        return moments
     for part in chunks(len(index), 4 * before.shape[1]):
         rows = index[part]
         one, two = (f.take(rows, axis=0).astype(np.int64) for f in (before, after))
@@ -241,5 +217,5 @@ def _brier_moments(before: Grid, after: Grid, y: Grid, index: Index, within: Ran
             z = (high << BITS - shift) + (low >> shift)
         else:
             z = high + (low >> BITS) >> shift - BITS
-        found += Moments.of(z)
-    return found
+        moments += Moments.of(z)
+    return moments

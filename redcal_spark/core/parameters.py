@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from redcal_spark.core.fixed_point import BITS, ONE, exact, grid_size
+from redcal_spark.core.patches import Kind
 from redcal_spark.errors import UsageError
 
 Algorithm = Literal["redcal", "decision_calibration", "reconcile", "dc_then_redcal"]
@@ -40,10 +41,9 @@ class Parameters:
         if self.algorithm not in ALGORITHMS:
             known = ", ".join(ALGORITHMS)
             problems.append(f"algorithm: must be one of {known}; got {self.algorithm!r}")
-        needed = self.algorithm != "decision_calibration"
         for name in ("alpha", "eta"):
             value = getattr(self, name)
-            if value is None and needed:
+            if value is None and not self.calibrates_only:
                 problems.append(f"{name}: needed for {self.algorithm}, in (0, 1]")
             elif value is not None and not _is_share(value):
                 problems.append(f"{name}: must be in (0, 1], got {value!r}")
@@ -58,25 +58,46 @@ class Parameters:
         for name in ("max_rounds", "max_steps"):
             value = getattr(self, name)
             if not _is_count(value, 0, MAX_COUNT):
-                told = f"must be an integer from 0 to {MAX_COUNT:,}"
-                problems.append(f"{name}: {told}, got {value!r:.40}")
+                problems.append(
+                    f"{name}: must be an integer from 0 to {MAX_COUNT:,}, got {value!r:.40}"
+                )
         if problems:
             raise UsageError("; ".join(problems))
 
     @property
-    def needs_losses(self) -> bool:
-        return self.algorithm != "reconcile"
+    def reconciles_decisions(self) -> bool:
+        """ReDCal: rounds that act on events of disagreement."""
+        return self.algorithm in ("redcal", "dc_then_redcal")
+
+    @property
+    def reconciles_scores(self) -> bool:
+        """Reconcile: rounds that act on single classes, and know nothing of losses."""
+        return self.algorithm == "reconcile"
+
+    @property
+    def calibrates_everywhere(self) -> bool:
+        """Decision Calibration of all rows, alone or before the rounds."""
+        return self.algorithm in ("decision_calibration", "dc_then_redcal")
+
+    @property
+    def calibrates_only(self) -> bool:
+        """No rounds: alpha and eta have no meaning."""
+        return self.algorithm == "decision_calibration"
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """The kinds of patches that the algorithm makes."""
+        if self.reconciles_scores:
+            return ("score",)
+        return ("calibrate",) if self.calibrates_only else ("reconcile", "calibrate")
 
     def resolve(self, rows: int, classes: int) -> Resolved:
         """The exact numbers for this many fitting rows and classes."""
         alpha = None if self.alpha is None else exact(self.alpha)
         eta = None if self.eta is None else exact(self.eta)
         beta: Fraction | None = None
-        if self.needs_losses:
-            share = (
-                eta if eta is not None and self.algorithm != "decision_calibration" else Fraction(1)
-            )
-            beta = auto_beta(share, rows) if self.beta == "auto" else exact(self.beta)
+        if not self.reconciles_scores:
+            beta = self.auto_beta(rows) if self.beta == "auto" else exact(self.beta)
         bound = self._grid_bound(alpha, eta, beta, classes)
         m, covered = grid_size(bound)
         if self.grid_bits is not None:
@@ -84,15 +105,21 @@ class Parameters:
             covered = m * m >= bound
         return Resolved(alpha=alpha, eta=eta, beta=beta, m=m, grid_covered=covered)
 
+    def auto_beta(self, rows: int) -> Fraction:
+        """What `auto` stands for: about the noise of an event of mass eta, or of all rows."""
+        if self.calibrates_only or self.eta is None:
+            return auto_beta(Fraction(1), rows)
+        return auto_beta(exact(self.eta), rows)
+
     def _grid_bound(
         self, alpha: Fraction | None, eta: Fraction | None, beta: Fraction | None, d: int
     ) -> Fraction:
         """What m^2 must reach for the paper's decrease per patch to survive rounding."""
-        if self.algorithm == "decision_calibration":
+        if self.calibrates_only:
             assert beta is not None
             return d / (2 * beta**2)
         assert alpha is not None and eta is not None
-        if self.algorithm == "reconcile":
+        if self.reconciles_scores:
             return 4 / (alpha**2 * eta)
         assert beta is not None
         return d / (2 * min(beta**2, eta * alpha**2 / (4 * d)))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
 import numpy as np
 
-from redcal_spark.core.events import Direction
+from redcal_spark.core.events import ActionRegion, Direction, Disagreement, Event, ScoreGap
 from redcal_spark.core.fixed_point import ONE, Grid
+from redcal_spark.core.losses import LossFamily
 from redcal_spark.errors import ModelFileError
 
 Kind = Literal["reconcile", "calibrate", "score"]
@@ -40,6 +41,22 @@ class Patch:
     def shift(self) -> Grid:
         return np.array(self.phi, dtype=np.int32)
 
+    @classmethod
+    def of(cls, event: Event, losses: LossFamily, **others: Any) -> Patch:
+        """A patch that acts on the rows of an event."""
+        place: dict[str, Any] = dict.fromkeys(_PLACES) | asdict(event)
+        if place["loss"] is not None:
+            place["loss"] = losses[place["loss"]].name
+        kind = next(kind for kind, its in EVENTS.items() if isinstance(event, its))
+        return cls(kind=kind, **place, **others)
+
+    def event(self, losses: LossFamily) -> Event:
+        """The rows that the patch acts on; of a calibration within a round, those of its event."""
+        place = {name: getattr(self, name) for name in _USED[self.kind]}
+        if self.loss is not None:
+            place["loss"] = losses.place(self.loss)
+        return EVENTS[self.kind](**place)
+
     def to_json(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in FIELDS[:-1]} | {"phi": list(self.phi)}
 
@@ -56,16 +73,17 @@ class Patch:
         if used is None:
             raise ModelFileError(f"patch {data['step']!r}: unknown kind {data['kind']!r}")
         phi = data["phi"]
-        whole = [data[name] for name in ("step", "rows", "model", *used) if name not in _NAMES]
+        round = () if data["kind"] == "calibrate" else ("round",)  # it may run everywhere
+        names = {"step", "rows", "model", *round, *used} - {"loss", "direction"}
         good = (
-            all(isinstance(x, int) and not isinstance(x, bool) and x >= 0 for x in whole)
+            all(_is_whole(data[name]) and data[name] >= 0 for name in names)
             and data["model"] in (1, 2)
-            and all(data[name] is None for name in _PLACES - used - {"round"})
+            and all(data[name] is None for name in _PLACES - used)
             and (data["round"] is None or isinstance(data["round"], int))
             and ("loss" not in used or isinstance(data["loss"], str))
             and ("direction" not in used or data["direction"] in (">", "<"))
             and isinstance(phi, list)
-            and all(isinstance(x, int) and not isinstance(x, bool) for x in phi)
+            and all(map(_is_whole, phi))
             and any(phi)
             and all(abs(x) <= ONE for x in phi)
         )
@@ -75,13 +93,17 @@ class Patch:
 
 
 FIELDS: tuple[str, ...] = tuple(field.name for field in fields(Patch))
-_NAMES = {"loss", "direction"}
-_PLACES = {"round", "loss", "a1", "a2", "action", "coordinate", "direction"}
-_USED: dict[str, set[str]] = {
-    "reconcile": {"round", "loss", "a1", "a2"},
-    "calibrate": {"loss", "action"},  # its round is null when it runs everywhere
-    "score": {"round", "coordinate", "direction"},
+EVENTS: dict[Kind, type[Event]] = {
+    "reconcile": Disagreement,
+    "calibrate": ActionRegion,
+    "score": ScoreGap,
 }
+_USED = {kind: {field.name for field in fields(event)} for kind, event in EVENTS.items()}
+_PLACES: set[str] = set().union(*_USED.values())
+
+
+def _is_whole(x: Any) -> bool:
+    return isinstance(x, int) and not isinstance(x, bool)
 
 
 class PatchLog(tuple[Patch, ...]):

@@ -15,7 +15,8 @@ from redcal_spark.core.fixed_point import BITS, MAX_ROWS, exact
 from redcal_spark.core.kernel import Rules
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.metrics import Totals
-from redcal_spark.core.parameters import Parameters, auto_beta
+from redcal_spark.core.number_text import plural
+from redcal_spark.core.parameters import Parameters
 from redcal_spark.core.scan import Scanner, ScanResult
 from redcal_spark.core.splits import Split
 from redcal_spark.errors import InputError, ScoreWarning, warn
@@ -51,11 +52,11 @@ class Problem:
     def fitting_rules(self, layout: Layout) -> Rules:
         """What fitting needs: for Reconcile no losses."""
         rules = self.rules(layout.binary)
-        return rules.of_scores() if self.parameters.algorithm == "reconcile" else rules
+        return rules.of_scores() if self.parameters.reconciles_scores else rules
 
     def scanner(self, layout: Layout, split: Split | None = None) -> Scanner:
         """What looks at every row once; Decision Calibration keeps them all."""
-        everywhere = self.parameters.algorithm in ("decision_calibration", "dc_then_redcal")
+        everywhere = self.parameters.calibrates_everywhere
         return Scanner(layout, self.rules(layout.binary), everywhere, split, audit=self.audit)
 
     def check(self, gathered: ScanResult, where: str) -> None:
@@ -71,8 +72,8 @@ class Problem:
                 f"{where} has no rows to fit on: of {gathered.rows:,} rows "
                 f"{gathered.unlabelled:,} have no label and {gathered.bad:,} cannot be used"
                 + (
-                    f"; the split leaves {gathered.holdout.rows:,} held out and "
-                    f"{gathered.unused:,} to neither"
+                    f"; the split holds out {gathered.holdout.rows:,} and leaves "
+                    f"{gathered.unused:,} unused"
                     if gathered.holdout.rows or gathered.unused
                     else ""
                 )
@@ -100,46 +101,45 @@ class Problem:
 def rules_of(parameters: Parameters, losses: LossFamily, binary: bool) -> Rules:
     """Thresholds as integers. Reconcile's alpha is of probability: its events count any margin."""
     alpha = Fraction(0) if parameters.alpha is None else exact(parameters.alpha)
-    scores_only = parameters.algorithm == "reconcile"
-    margin = Fraction(0) if scores_only else alpha
-    thresholds = tuple(loss.threshold(margin) for loss in losses.losses)
-    return Rules(losses, thresholds, int(alpha * (1 << BITS) // 1) if scores_only else None, binary)
+    if parameters.reconciles_scores:
+        thresholds = tuple(loss.threshold(Fraction(0)) for loss in losses.losses)
+        return Rules(losses, thresholds, int(alpha * (1 << BITS) // 1), binary)
+    return Rules(losses, tuple(loss.threshold(alpha) for loss in losses.losses), None, binary)
 
 
 def few_rows(parameters: Parameters, rows: int) -> str | None:
     """What to say if a fit rests on few rows, or if one row alone is enough for a patch."""
-    eta = None if parameters.algorithm == "decision_calibration" else parameters.eta
+    eta = None if parameters.calibrates_only else parameters.eta
     least = None if eta is None else max(1, ceil(exact(eta) * rows))
     if rows >= FEW and least != 1:
         return None
-    told = "1 row" if rows == 1 else f"{rows:,} rows"
+    basis = plural(rows, "row")
     if least is not None:
         event = "one row" if least == 1 else f"{least} rows"
-        told += f", where an event of {event} reaches {setting('eta', eta)},"
-    return f"the fit rests on {told} and may not hold on other rows"
+        basis += f", where an event of {event} reaches {setting('eta', eta)},"
+    return f"the fit uses only {basis} and may not hold on other rows"
 
 
 def beta_warning(parameters: Parameters, rows: int) -> str | None:
     """What to say if beta is far below `auto` for so many fitting rows."""
-    if parameters.beta == "auto" or not parameters.needs_losses:
+    if parameters.beta == "auto" or parameters.reconciles_scores:
         return None
-    alone = parameters.algorithm == "decision_calibration" or parameters.eta is None
-    auto = auto_beta(Fraction(1) if alone else exact(parameters.eta or 1), rows)
+    auto = parameters.auto_beta(rows)
     given = exact(parameters.beta)
     if given * FAR > auto:
         return None
     return (
         f"{setting('beta')} {float(given):g} is {float(auto / given):,.0f} times below the noise "
-        f"of {rows:,} rows, so that patches would fit that; {setting('beta', 'auto')} would be "
+        f"of {rows:,} rows: patches would fit noise; {setting('beta', 'auto')} would be "
         f"{float(auto):g}"
     )
 
 
 def one_class(totals: Totals, names: Sequence[str] | None) -> str | None:
     """Labels that are all alike are seldom what someone meant; for Reconcile they are not known."""
-    found = np.flatnonzero(totals.labels[0].sum(axis=0))
-    if len(found) != 1:
+    classes = np.flatnonzero(totals.labels[0].sum(axis=0))
+    if len(classes) != 1:
         return None
-    k = int(found[0])
+    k = int(classes[0])
     called = f"class {k}" if names is None else repr(names[k])
     return f"all {totals.rows:,} fitting rows have the same label, {called}"

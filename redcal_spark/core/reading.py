@@ -13,10 +13,9 @@ import pyarrow.compute as pc
 
 from redcal_spark.core.blocks import Block
 from redcal_spark.core.columns import Layout, value_of
-from redcal_spark.core.fixed_point import ONE, Floats, Grid, on_grid, to_grid
+from redcal_spark.core.fixed_point import ONE, Floats, Grid, Mask, on_grid, to_grid
+from redcal_spark.core.number_text import plural
 from redcal_spark.errors import InputError
-
-Mask = npt.NDArray[np.bool_]
 
 SUM_TOLERANCE = ONE // 1_000  # rows further than this from 1 are told: softmax noise is far below
 EXAMPLES = 3
@@ -32,22 +31,22 @@ class BadRows:
     """Bad rows, by column and kind, with the first few of each. Adds up over batches."""
 
     def __init__(self) -> None:
-        self.found: dict[tuple[str, str], BadRow] = {}
+        self.kinds: dict[tuple[str, str], BadRow] = {}
 
     def __bool__(self) -> bool:
-        return bool(self.found)
+        return bool(self.kinds)
 
     def add(self, column: str, kind: str, rows: int, examples: Sequence[str]) -> None:
-        problem = self.found.setdefault((column, kind), BadRow())
+        problem = self.kinds.setdefault((column, kind), BadRow())
         problem.rows += rows
         problem.examples += examples[: EXAMPLES - len(problem.examples)]
 
     def merge(self, other: BadRows) -> None:
-        for (column, kind), problem in other.found.items():
+        for (column, kind), problem in other.kinds.items():
             self.add(column, kind, problem.rows, problem.examples)
 
     def to_json(self) -> list[Any]:
-        return [[column, kind, p.rows, p.examples] for (column, kind), p in self.found.items()]
+        return [[column, kind, p.rows, p.examples] for (column, kind), p in self.kinds.items()]
 
     @classmethod
     def from_json(cls, data: Sequence[Any]) -> BadRows:
@@ -58,13 +57,13 @@ class BadRows:
 
     def lines(self) -> list[str]:
         return [
-            f"column {column!r}: {problem.rows:,} {'row' if problem.rows == 1 else 'rows'} {kind}; "
+            f"column {column!r}: {plural(problem.rows, 'row')} {kind}; "
             f"first: {', '.join(problem.examples)}"
-            for (column, kind), problem in self.found.items()
+            for (column, kind), problem in self.kinds.items()
         ]
 
     def raise_if_any(self, where: str, advice: str = "") -> None:
-        if self.found:
+        if self.kinds:
             raise InputError(
                 "\n  ".join([f"{where} has rows that cannot be used:", *self.lines()]) + advice
             )
@@ -117,19 +116,17 @@ class _Reader:
         return int(np.count_nonzero(self._off & self.valid))
 
     def scores(self, model: int) -> Grid:
-        source, form = self.layout.columns.scores(model), self.layout.forms[model - 1]
+        names, form = self.layout.columns.of_model(model), self.layout.forms[model - 1]
         grid = np.empty((self.n, self.d), np.int32)
         if form == "binary":
-            assert isinstance(source, str)
-            self._quantise(source, self._numbers(source)[:, None], grid[:, 1:])
+            self._quantise(names[0], self._numbers(names[0])[:, None], grid[:, 1:])
             np.subtract(ONE, grid[:, 1], out=grid[:, 0])
             return grid
         if form == "array":
-            assert isinstance(source, str)
-            self._off |= self._quantise(source, self._vectors(source, self.valid), grid)
+            self._off |= self._quantise(names[0], self._vectors(names[0], self.valid), grid)
             return grid
         sums = np.zeros(self.n)
-        for j, name in enumerate(source):
+        for j, name in enumerate(names):
             self._quantise(name, self._numbers(name)[:, None], grid[:, j : j + 1])
             sums += grid[:, j]
         self._off |= np.abs(sums - ONE) > SUM_TOLERANCE

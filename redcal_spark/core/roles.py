@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from redcal_spark.core.columns import Layout
-from redcal_spark.core.reading import Mask, with_label
+from redcal_spark.core.fixed_point import Mask
+from redcal_spark.core.reading import with_label
 from redcal_spark.core.splits import Split
 
 FIT, HOLDOUT, NONE = "fit", "holdout", "none"

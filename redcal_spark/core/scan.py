@@ -10,9 +10,10 @@ import pyarrow as pa
 
 from redcal_spark.core.blocks import Block
 from redcal_spark.core.columns import Layout
+from redcal_spark.core.fixed_point import Mask
 from redcal_spark.core.kernel import BlockScan, Rules, classify, scan
 from redcal_spark.core.metrics import Totals, measure
-from redcal_spark.core.reading import BadRows, Mask, read
+from redcal_spark.core.reading import BadRows, read
 from redcal_spark.core.splits import Split
 
 # Batches, each with the number of its first row: a stretch of a table that one thread looks at, and
@@ -87,21 +88,21 @@ class Scanner:
 
     def __call__(self, item: tuple[int | None, pa.RecordBatch]) -> ScanResult:
         start, batch = item
-        found = ScanResult.nothing(self.rules, self.layout.n_classes)
-        reading = read(batch, self.layout, found.problems, start)
+        result = ScanResult.nothing(self.rules, self.layout.n_classes)
+        reading = read(batch, self.layout, result.problems, start)
         usable = reading.usable
-        found.rows = batch.num_rows
-        found.bad = int(np.count_nonzero(~reading.valid))
-        found.unlabelled = int(np.count_nonzero(reading.valid & ~reading.labelled))
-        found.off_sum = reading.off_sum
+        result.rows = batch.num_rows
+        result.bad = int(np.count_nonzero(~reading.valid))
+        result.unlabelled = int(np.count_nonzero(reading.valid & ~reading.labelled))
+        result.off_sum = reading.off_sum
         if self.split is None:
-            self._add(found.fit, reading.block, usable)
+            self._add(result.fit, reading.block, usable)
         else:
             fit, holdout = self.split.masks(batch)
-            self._add(found.fit, reading.block, usable & fit)
-            self._add(found.holdout, reading.block, usable & holdout)
-        found.unused = int(np.count_nonzero(usable)) - found.fit.rows - found.holdout.rows
-        return found
+            self._add(result.fit, reading.block, usable & fit)
+            self._add(result.holdout, reading.block, usable & holdout)
+        result.unused = int(np.count_nonzero(usable)) - result.fit.rows - result.holdout.rows
+        return result
 
     def all(self, piece: BatchGroup) -> ScanResult:
         result = ScanResult.nothing(self.rules, self.layout.n_classes)
@@ -111,20 +112,20 @@ class Scanner:
 
     def again(self, known: ScanResult) -> ScanResult:
         """Rows that an earlier scan kept all of, by the rules of this one."""
-        found = []
+        parts = []
         for old in (known.fit, known.holdout):
             part = SplitResult(Totals.none(self.rules.losses, self.layout.n_classes))
             for block in old.active:
                 part.merge(self._scanned(block))
-            found.append(part)
-        return replace(known, fit=found[0], holdout=found[1])
+            parts.append(part)
+        return replace(known, fit=parts[0], holdout=parts[1])
 
     def _add(self, part: SplitResult, block: Block, mask: Mask) -> None:
         if not mask.all():
             block = block.take(mask)
         if block.rows:
-            found = self._scanned(block)
-            part.totals, part.scans = found.totals, found.scans
+            scanned = self._scanned(block)
+            part.totals, part.scans = scanned.totals, scanned.scans
 
     def _scanned(self, block: Block) -> SplitResult:
         known = classify(block, self.rules)

@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from redcal_spark.core.fixed_point import exact
+from redcal_spark.core.arrow import empty_batch
+from redcal_spark.core.cells import Hashes, mix
+from redcal_spark.core.fixed_point import Mask, exact
 from redcal_spark.errors import InputError, UsageError
-
-Hashes = npt.NDArray[np.uint64]
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -25,10 +23,6 @@ class ColumnSplit:
     column: str
     fit: Any
     holdout: Any
-
-    def check(self, schema: pa.Schema, where: str) -> None:
-        """Refuse a table that cannot be split so."""
-        self.masks(_no_rows(schema, self.column, where))
 
     def masks(self, batch: pa.RecordBatch) -> tuple[Mask, Mask]:
         column = batch.column(self.column)
@@ -62,10 +56,6 @@ class HashSplit:
     def column(self) -> str:
         return self.id
 
-    def check(self, schema: pa.Schema, where: str) -> None:
-        """Refuse a table that cannot be split so."""
-        self.masks(_no_rows(schema, self.column, where))
-
     def masks(self, batch: pa.RecordBatch) -> tuple[Mask, Mask]:
         hashes = hash_column(batch.column(self.id), self.id, self.salt)
         bound = int(exact(self.fraction) * 2**64 // 1)
@@ -77,13 +67,13 @@ class HashSplit:
 Split = ColumnSplit | HashSplit
 
 
-def _no_rows(schema: pa.Schema, column: str, where: str) -> pa.RecordBatch:
-    if column not in schema.names:
+def check_split(split: Split, schema: pa.Schema, where: str) -> None:
+    """Refuse a table that cannot be split so."""
+    if split.column not in schema.names:
         raise InputError(
-            f"column {column!r} not found in {where}; it has: {', '.join(schema.names)}"
+            f"column {split.column!r} not found in {where}; it has: {', '.join(schema.names)}"
         )
-    field = schema.field(column)
-    return pa.record_batch([pa.array([], field.type)], schema=pa.schema([field]))
+    split.masks(empty_batch(pa.schema([schema.field(split.column)])))
 
 
 def hash_column(column: pa.Array, name: str, salt: str) -> Hashes:
@@ -96,7 +86,7 @@ def hash_column(column: pa.Array, name: str, salt: str) -> Hashes:
         column = column.dictionary_decode()
     if pa.types.is_integer(column.type):
         whole = column.cast(pa.int64(), safe=False).fill_null(0)
-        return _mix(whole.to_numpy(zero_copy_only=False).view(np.uint64) ^ seed)
+        return mix(whole.to_numpy(zero_copy_only=False).view(np.uint64) ^ seed)
     if pa.types.is_null(column.type) or pa.types.is_string_view(column.type):
         column = column.cast(pa.large_string())
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
@@ -119,12 +109,4 @@ def hash_column(column: pa.Array, name: str, salt: str) -> Hashes:
         hashes[alive] = (hashes[alive] ^ byte) * np.uint64(0x100000001B3)
         place += 1
         alive = alive[lengths[alive] > place]
-    return _mix(hashes ^ lengths.astype(np.uint64))
-
-
-def _mix(x: Hashes) -> Hashes:
-    """splitmix64's finaliser: every bit of the input moves every bit of the output."""
-    x = x + np.uint64(0x9E3779B97F4A7C15)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
+    return mix(hashes ^ lengths.astype(np.uint64))

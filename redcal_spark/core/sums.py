@@ -7,12 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from redcal_spark.core.additive import Additive
 from redcal_spark.core.blocks import Block, label_rows
 from redcal_spark.core.buffers import Buffers
 from redcal_spark.core.fixed_point import ONE, Floats, Grid, Ints
-from redcal_spark.core.kernel import Index, Rows, Rules, chunks, region_of
-from redcal_spark.core.losses import Actions, LossFamily
+from redcal_spark.core.kernel import Index, Rules, chunks
+from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.patches import Patch
+from redcal_spark.core.responses import Actions
+from redcal_spark.core.rows import Rows
 
 FEW_ACTIONS = 6  # sums of so many by a product; of more by sorting the rows,
 MANY_NUMBERS = 4_096  # if there are so many for each, on average
@@ -34,8 +37,8 @@ def column_sums(f: Floats) -> Ints:
 
 def product(a: Floats, b: Floats) -> Ints:
     """The product of integers in float64. Unlike `@`, np.dot lets other threads work meanwhile."""
-    found: Ints = np.dot(a, b).astype(np.int64)
-    return found
+    whole: Ints = np.dot(a, b).astype(np.int64)
+    return whole
 
 
 def label_sums(y: Grid, n_classes: int) -> Ints:
@@ -50,15 +53,15 @@ def membership(actions: Actions, losses: LossFamily) -> Floats:
     Multiplied with grid integers it gives the sums of every cell, exactly below 2^27 rows.
     """
     wanted = losses.cell_action.astype(losses.action_type)[:, None]
-    found: Floats = np.equal(actions[losses.cell_loss], wanted).astype(np.float64)
-    return found
+    members: Floats = np.equal(actions[losses.cell_loss], wanted).astype(np.float64)
+    return members
 
 
 def cell_counts(actions: Actions, losses: LossFamily) -> Ints:
     counts = np.zeros(losses.n_cells, np.int64)
-    for place, found in enumerate(actions):
+    for place, chosen in enumerate(actions):
         cells = losses.cells(place)
-        counts[cells] = np.bincount(found, minlength=cells.stop - cells.start)
+        counts[cells] = np.bincount(chosen, minlength=cells.stop - cells.start)
     return counts
 
 
@@ -74,9 +77,9 @@ def cell_score_sums(actions: Actions, f: Grid, losses: LossFamily) -> Ints:
         for part in chunks(len(f), losses.n_cells):
             total += product(membership(actions[:, part], losses), f[part].astype(np.float64))
         return total
-    for place, found in enumerate(actions):
-        order, start = found.argsort(kind="stable"), 0
-        for action, rows in enumerate(np.bincount(found).tolist()):
+    for place, chosen in enumerate(actions):
+        order, start = chosen.argsort(kind="stable"), 0
+        for action, rows in enumerate(np.bincount(chosen).tolist()):
             total[losses.offsets[place] + action] = score_sums(f, order[start : start + rows])
             start += rows
     return total
@@ -87,38 +90,34 @@ def cell_label_sums(actions: Actions, y: Grid, d: int, losses: LossFamily) -> In
     if y.ndim == 2:
         return cell_score_sums(actions, y, losses)
     total = np.zeros((losses.n_cells, d), np.int64)
-    for place, found in enumerate(actions):
+    for place, chosen in enumerate(actions):
         cells = losses.cells(place)
-        key = found.astype(np.intp) * d + y
+        key = chosen.astype(np.intp) * d + y
         counts = np.bincount(key, minlength=(cells.stop - cells.start) * d)
         total[cells] = counts.reshape(-1, d) * ONE
     return total
 
 
-@dataclass(frozen=True)
-class Sums:
-    """Rows, label sums and score sums of both models over a set of rows."""
+@dataclass(frozen=True, eq=False)
+class Sums(Additive):
+    """Label sums and score sums of both models over a set of rows."""
 
-    rows: int
     labels: Ints
-    scores: tuple[Ints, Ints]
+    scores_1: Ints
+    scores_2: Ints
 
     def residual(self, model: int) -> Ints:
-        return self.labels - self.scores[model - 1]
-
-    def __add__(self, other: Sums) -> Sums:
-        one, two = (a + b for a, b in zip(self.scores, other.scores, strict=True))
-        return Sums(self.rows + other.rows, self.labels + other.labels, (one, two))
+        return self.labels - (self.scores_1 if model == 1 else self.scores_2)
 
 
 def sums(block: Block) -> Sums:
     assert block.y is not None
     labels = label_sums(block.y, block.n_classes)
-    return Sums(block.rows, labels, (score_sums(block.f1), score_sums(block.f2)))
+    return Sums(labels, score_sums(block.f1), score_sums(block.f2))
 
 
-@dataclass(frozen=True)
-class Residuals:
+@dataclass(frozen=True, eq=False)
+class Residuals(Additive):
     """Per cell (loss, action): rows, label sums and score sums of one model, cell x class."""
 
     counts: Ints
@@ -129,11 +128,6 @@ class Residuals:
     def sums(self) -> Ints:
         """Sums of y - f."""
         return self.labels - self.scores
-
-    def __add__(self, other: Residuals) -> Residuals:
-        return Residuals(
-            self.counts + other.counts, self.labels + other.labels, self.scores + other.scores
-        )
 
 
 def residuals(rows: Rows, model: int) -> Residuals:
@@ -169,19 +163,19 @@ def patch_residuals(
 def _patched(rows: Rows, patch: Patch) -> Residuals:
     """What to add to the residuals after a calibration patch of these rows."""
     losses, model = rows.rules.losses, patch.model
-    region, alone = region_of(patch, losses), len(losses) == 1
+    alone = len(losses) == 1
     actions, f, y = rows.actions[model - 1], rows.f[model - 1], rows.y
     assert y is not None
     counts = np.zeros(losses.n_cells, np.int64)
     labels, scores = (np.zeros((losses.n_cells, f.shape[1]), np.int64) for _ in range(2))
-    everything = rows.in_region(model, region)
-    with Buffers.borrowed() as room:
+    everything = rows.acted_on(patch)
+    with Buffers.borrowed() as buffers:
         for part in chunks(len(everything), losses.n_cells):
             touched = everything[part]
             before, old = actions[:, touched], None if alone else f.take(touched, axis=0)
-            new = rows.shift_chunk(model, touched, patch.shift, room)
+            new = rows.shift_chunk(model, touched, patch.shift, buffers)
             if old is None:
-                scores[region.action] += column_sums(new)
+                scores[patch.action] += column_sums(new)
             else:
                 scores += product(membership(before, losses), new - old)
             after = actions[:, touched]
@@ -194,20 +188,14 @@ def _patched(rows: Rows, patch: Patch) -> Residuals:
     return Residuals(counts, labels, scores)
 
 
-@dataclass
-class GapSums:
-    """For Reconcile: rows, label sums and score sums beyond the gap, [side, coordinate].
+@dataclass(frozen=True, eq=False)
+class GapSums(Sums):
+    """For Reconcile: the sums beyond the gap and how many rows, [side, coordinate].
 
     Side 0 is '>', side 1 is '<'.
     """
 
     rows: Ints
-    labels: Ints
-    scores: tuple[Ints, Ints]
-
-    def __add__(self, other: GapSums) -> GapSums:
-        one, two = (a + b for a, b in zip(self.scores, other.scores, strict=True))
-        return GapSums(self.rows + other.rows, self.labels + other.labels, (one, two))
 
 
 def gap_sums(block: Block, rules: Rules, coordinates: Iterable[int]) -> GapSums:
@@ -222,4 +210,4 @@ def gap_sums(block: Block, rules: Rules, coordinates: Iterable[int]) -> GapSums:
             labels[side, j] = y.sum(where=over, dtype=np.int64)
             one[side, j] = f1.sum(where=over, dtype=np.int64)
             two[side, j] = f2.sum(where=over, dtype=np.int64)
-    return GapSums(rows, labels, (one, two))
+    return GapSums(labels, one, two, rows)

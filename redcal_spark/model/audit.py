@@ -104,7 +104,7 @@ def to_fix(metrics: Metrics, parameters: Parameters) -> dict[str, Any]:
     events: list[dict[str, Any]] = []
     calibrations: list[dict[str, Any]] = []
     coordinates: list[dict[str, Any]] = []
-    if least is not None and parameters.algorithm in ("redcal", "dc_then_redcal"):
+    if least is not None and parameters.reconciles_decisions:
         for loss, counts in zip(losses.losses, metrics.totals.events, strict=True):
             for a1, line in enumerate(counts.tolist()):
                 for a2, rows in enumerate(line):
@@ -112,7 +112,7 @@ def to_fix(metrics: Metrics, parameters: Parameters) -> dict[str, Any]:
                         event = {"loss": loss.name, "a1": a1, "a2": a2}
                         events.append(event | {"rows": rows, "mass": rows / n})
         events.sort(key=lambda event: -event["rows"])  # stable: ties stay in their order
-    if parameters.algorithm in ("decision_calibration", "dc_then_redcal"):
+    if parameters.calibrates_everywhere:
         assert resolved.beta is not None
         for model in (1, 2):
             for place, loss in enumerate(losses.losses):
@@ -120,7 +120,7 @@ def to_fix(metrics: Metrics, parameters: Parameters) -> dict[str, Any]:
                     if square > resolved.beta**2:
                         choice = {"loss": loss.name, "action": action, "model": model}
                         calibrations.append(choice | {"gap": root(square)})
-    if least is not None and parameters.algorithm == "reconcile":
+    if least is not None and parameters.reconciles_scores:
         coordinates = [
             {"coordinate": j, "rows": rows, "mass": rows / n}
             for j, rows in enumerate(metrics.totals.gaps.tolist())

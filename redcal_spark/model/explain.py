@@ -14,11 +14,12 @@ from redcal_spark.core.arrow import from_numpy, to_arrow
 from redcal_spark.core.blocks import Block
 from redcal_spark.core.columns import Columns, Layout, value_of
 from redcal_spark.core.fixed_point import BITS, from_grid
-from redcal_spark.core.kernel import Rows, Rules, classify
+from redcal_spark.core.kernel import Rules, classify
 from redcal_spark.core.losses import Loss
 from redcal_spark.core.parameters import Parameters, Status
 from redcal_spark.core.patches import Patch
 from redcal_spark.core.reading import BadRows, read
+from redcal_spark.core.rows import Rows
 from redcal_spark.errors import InputError, UsageError
 from redcal_spark.model.explanation import Explanation
 from redcal_spark.model.row_states import Standing, State, Step, correction, product
@@ -127,7 +128,7 @@ def _state(rows: Rows, given: Sequence[tuple[float, ...]]) -> State:
     standings = []
     for place, loss in enumerate(rules.losses.losses):
         index = int(rows.actions[0][place, 0]), int(rows.actions[1][place, 0])
-        in_event = bool(events[place, 0] != np.iinfo(events.dtype).max)
+        in_event = bool(events[place, 0] != rules.losses.no_event)
         standings.append(_standing(loss, index, grid, in_event))
     beyond: tuple[int, ...] = ()
     if rules.gap is not None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from redcal_spark.core.losses import Loss, LossFamily
+from redcal_spark.core.number_text import plural, three_digits
 from redcal_spark.core.parameters import Status
 from redcal_spark.core.patches import Patch
 from redcal_spark.model.row_states import Standing, State, Step, compared, product
@@ -93,7 +93,7 @@ class Explanation:
 
     def _where(self, patch: Patch, models: Sequence[str]) -> str:
         """The event in words, and how many rows it was fitted on."""
-        rows = f"{patch.rows:,} fitting {'row' if patch.rows == 1 else 'rows'} like this"
+        rows = f"{plural(patch.rows, 'fitting row')} like this"
         own = models[patch.model - 1]
         if patch.kind == "score":
             more = "above" if patch.direction == ">" else "below"
@@ -113,7 +113,7 @@ class Explanation:
 
     def _correction(self, step: Step, models: Sequence[str]) -> str:
         """What the outcomes of the fitting rows said of the model."""
-        patch, size = step.patch, number(abs(step.correction))
+        patch, size = step.patch, three_digits(abs(step.correction))
         own = models[patch.model - 1]
         if patch.kind == "score":
             low = "low" if step.correction > 0 else "high"
@@ -136,13 +136,14 @@ class Explanation:
         if patch.kind == "score":
             assert patch.coordinate is not None
             old, new = (s.scores[i][patch.coordinate] for s in (before, after))
-            yield f"here {own} goes from {number(old)} to {number(new)}"
+            yield f"here {own} goes from {three_digits(old)} to {three_digits(new)}"
         else:
             loss = self._loss(patch)
             a, b = compared(patch)
             was, now = (product(loss, a, b, s.grid[i]) for s in (before, after))
             if b is None:
-                yield f"here {own} expects it to cost {number(now)}, before {number(was)}"
+                cost, before_it = three_digits(now), three_digits(was)
+                yield f"here {own} expects it to cost {cost}, before {before_it}"
             else:
                 yield (
                     f"here {own} expects {called(loss, a)} to cost {_compare(now)} than "
@@ -194,8 +195,8 @@ class Explanation:
             return f"{calibrated}the models agree{every}, so it is in no event"
         named = _list(
             [
-                f"{s.loss} ({models[0]} by {number(s.margins[0])}, "
-                f"{models[1]} by {number(s.margins[1])})"
+                f"{s.loss} ({models[0]} by {three_digits(s.margins[0])}, "
+                f"{models[1]} by {three_digits(s.margins[1])})"
                 for s in apart
             ]
         )
@@ -216,17 +217,8 @@ class Explanation:
 # --- words ----------------------------------------------------------------------------------------
 
 
-def number(x: Any) -> str:
-    """A number for a sentence: three digits that count."""
-    value = float(x)
-    if value == 0 or not math.isfinite(value):
-        return f"{value:g}"
-    digits = max(0, 2 - math.floor(math.log10(abs(value))))
-    return f"{value:,.{digits}f}" if digits <= 8 else f"{value:.2e}"
-
-
 def _compare(difference: Fraction) -> str:
-    return f"{number(abs(difference))} {'less' if difference < 0 else 'more'}"
+    return f"{three_digits(abs(difference))} {'less' if difference < 0 else 'more'}"
 
 
 def called(loss: Loss, action: int) -> str:
@@ -249,9 +241,8 @@ def _both(state: State, models: Sequence[str]) -> str:
         for s in apart
     ]
     rest = len(standings) - len(apart)
-    others = (
-        "" if not rest else f"; they agree under {rest} other {'loss' if rest == 1 else 'losses'}"
-    )
+    losses = plural(rest, "other loss", "other losses")
+    others = f"; they agree under {losses}" if rest else ""
     return _list(texts, "; ") + others
 
 

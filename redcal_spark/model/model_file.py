@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any, TextIO, get_args
 
 from redcal_spark.atomic_write import write_whole
-from redcal_spark.certificate.log_checks import KINDS
+from redcal_spark.certificate.log_checks import replayable
 from redcal_spark.core.columns import Columns
 from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.fixed_point import BITS, MAX_ROWS
@@ -62,7 +62,8 @@ def from_json(data: Any) -> Fitted:
         )
     try:
         fitted = _built(data)
-        _check_log(fitted)
+        for reason in replayable(fitted):
+            raise ModelFileError(reason)
     except ModelFileError:
         raise
     except (RedcalError, LookupError, TypeError, ValueError, ArithmeticError) as err:
@@ -122,29 +123,6 @@ def _built(data: Mapping[str, Any]) -> Fitted:
         log=PatchLog.from_json(data["log"]),
         zero_calibrations=zeros,
     )
-
-
-def _check_log(fitted: Fitted) -> None:
-    """Every patch must be one of the algorithm, and name things that exist."""
-    algorithm = fitted.parameters.algorithm
-    round: int | None = None
-    for patch in fitted.log:
-        where = f"patch {patch.step}"
-        if patch.kind not in KINDS[algorithm]:
-            raise ModelFileError(f"{where}: {algorithm} has no {patch.kind!r}")
-        width = 1 if patch.kind == "score" else fitted.n_classes
-        if len(patch.phi) != width:
-            raise ModelFileError(f"{where}: phi has {len(patch.phi)} values, not {width}")
-        if patch.coordinate is not None and patch.coordinate >= fitted.n_classes:
-            raise ModelFileError(f"{where}: no class {patch.coordinate}")
-        if patch.loss is not None:
-            k = fitted.losses[fitted.losses.place(patch.loss)].n_actions
-            if any(a is not None and a >= k for a in (patch.a1, patch.a2, patch.action)):
-                raise ModelFileError(f"{where}: an action that loss {patch.loss!r} has not")
-        if patch.kind != "calibrate":
-            round = patch.round
-        elif patch.round != round:
-            raise ModelFileError(f"{where}: belongs to round {patch.round}, within {round}")
 
 
 def save(fitted: Fitted, path: str | os.PathLike[str]) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from redcal_spark.certificate.certify import Certificate
-from redcal_spark.core.arrow import batches, from_numpy, to_arrow, with_columns
+from redcal_spark.core.arrow import batches, empty_batch, from_numpy, to_arrow, with_columns
 from redcal_spark.core.columns import plan
 from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.normalised import with_nan
@@ -88,7 +88,9 @@ class ReconciledPair(Fitted):
             way_out = f"\n  ({setting('on_bad_rows', 'skip')} passes such rows through untouched)"
             problems.raise_if_any("the data", way_out)
         if not extended:
-            extended = [self.apply_batch(_empty(table.schema), layout, names, problems, 0, skip)]
+            extended = [
+                self.apply_batch(empty_batch(table.schema), layout, names, problems, 0, skip)
+            ]
         return pa.Table.from_batches(extended)
 
     @called_from_python
@@ -127,10 +129,6 @@ class ReconciledPair(Fitted):
 def is_spark(data: Any) -> bool:
     """Whether this is a Spark DataFrame, asked without importing Spark."""
     return any(kind.__module__.startswith("pyspark.sql") for kind in type(data).__mro__)
-
-
-def _empty(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
 
 
 def _to_numpy(column: pa.ChunkedArray) -> np.ndarray[Any, Any]:

@@ -95,7 +95,7 @@ class Reconciler:
             raise UsageError(f"delta: must be in (0, 1), got {delta!r}")
         self.delta = exact(delta)
         family = LossFamily.of(losses)
-        if parameters.needs_losses and not len(family):
+        if not parameters.reconciles_scores and not len(family):
             raise UsageError(f"losses: {algorithm} needs at least one")
         names = family.classes if classes is None else tuple(map(str, classes))
         columns = Columns(_source(model_1), _source(model_2), label, id, names)

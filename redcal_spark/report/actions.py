@@ -7,23 +7,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from redcal_spark.core.number_text import decimal_text, digits_for
+from redcal_spark.report.changes import Change, apart, costs
 from redcal_spark.report.charts import Gap, interval_row
-from redcal_spark.report.data import SPLITS, Report
+from redcal_spark.report.data import SPLITS, STYLES, WHENS, Report
 from redcal_spark.report.markup import Html, joined, name, tag
-from redcal_spark.report.numbers import (
-    decimal,
-    decimal_text,
-    digits_for,
-    plural,
-    share,
-    share_text,
-    shown,
-    whole,
-)
+from redcal_spark.report.numbers import decimal, share, shown, typeset, whole
 
 ACTIONS = 8  # of a loss, in a chart
 EVENTS = 8  # to fix, in a list
-WHENS = ("before", "after")
 
 
 # --- heat maps ------------------------------------------------------------------------------------
@@ -41,7 +33,7 @@ class Cell:
 class HeatMap:
     """Rows of a split by the actions of both models."""
 
-    caption: Html
+    caption: str
     names: Sequence[Html]  # of the actions; the last may be all others together
     cells: Sequence[Sequence[Cell]]
     disagreement: Html
@@ -52,14 +44,16 @@ def heat_maps(report: Report, loss: int, split: str, whens: Sequence[str] = WHEN
     audits = {when: report.audit(split, when, loss) for when in whens}
     kept = _kept_pairs(report, loss, split)
     matrices = {when: _folded(audit["rows"], kept) for when, audit in audits.items()}
-    apart = [
-        count
-        for matrix in matrices.values()
-        for a1, line in enumerate(matrix)
-        for a2, count in enumerate(line)
-        if a1 != a2
-    ]
-    top = max(apart, default=0)
+    top = max(
+        (
+            count
+            for matrix in matrices.values()
+            for a1, line in enumerate(matrix)
+            for a2, count in enumerate(line)
+            if a1 != a2
+        ),
+        default=0,
+    )
     return [_heat_map(report, loss, split, when, kept, matrices[when], top) for when in whens]
 
 
@@ -87,16 +81,13 @@ def _heat_map(
             agrees = a1 == a2 and not together
             heat = round(100 * (count / top) ** 0.6) if top and a1 != a2 else 0
             text = _cell_share(count, n)
-            value = share_cell(text, count, n, split, title, when, "pair", keys[a1], keys[a2])
+            of = (split, title, when, "pair", keys[a1], keys[a2])
+            value = shown(text, Fraction(count, n), *of)
             row.append(Cell(value, min(100, heat), agrees, f"{count:,} rows"))
         cells.append(row)
-    caption = joined(when.capitalize(), ", ", f"{SPLITS[split]} rows")
-    apart = share(report.apart(split, when, loss), split, title, "disagreement", when)
-    return HeatMap(caption, names, cells, apart)
-
-
-def share_cell(text: str, count: int, n: int, *of: object) -> Html:
-    return tag("data", text, value=str(Fraction(count, n)), data_n="/".join(map(str, of)))
+    caption = f"{when.capitalize()}, {SPLITS[split]} rows"
+    differ = apart(report, split, loss)
+    return HeatMap(caption, names, cells, differ.before if when == "before" else differ.after)
 
 
 def _cell_share(count: int, n: int) -> str:
@@ -115,8 +106,8 @@ def _kept_pairs(report: Report, loss: int, split: str) -> list[int]:
     k = len(matrix)
     if k <= ACTIONS + 1:  # one that is left out would take the place of "others"
         return list(range(k))
-    apart = [sum(matrix[a]) + sum(line[a] for line in matrix) - 2 * matrix[a][a] for a in range(k)]
-    return sorted(sorted(range(k), key=lambda a: (-apart[a], a))[:ACTIONS])
+    differ = [sum(matrix[a]) + sum(line[a] for line in matrix) - 2 * matrix[a][a] for a in range(k)]
+    return sorted(sorted(range(k), key=lambda a: (-differ[a], a))[:ACTIONS])
 
 
 def _folded(matrix: Sequence[Sequence[int]], kept: Sequence[int]) -> list[list[int]]:
@@ -125,11 +116,11 @@ def _folded(matrix: Sequence[Sequence[int]], kept: Sequence[int]) -> list[list[i
         return [list(line) for line in matrix]
     place = {a: i for i, a in enumerate(kept)}
     size = len(kept) + 1
-    found = [[0] * size for _ in range(size)]
+    folded = [[0] * size for _ in range(size)]
     for a1, line in enumerate(matrix):
         for a2, count in enumerate(line):
-            found[place.get(a1, size - 1)][place.get(a2, size - 1)] += count
-    return found
+            folded[place.get(a1, size - 1)][place.get(a2, size - 1)] += count
+    return folded
 
 
 # --- calibration gaps -----------------------------------------------------------------------------
@@ -161,9 +152,8 @@ def gaps(report: Report, loss: int, split: str) -> tuple[list[GapLine], int]:
     kept = sorted(worst, key=lambda a: (-worst[a], a))[:ACTIONS]
     drawn = [pair for pair in pairs if pair[0]["action"] in kept]
     top = max((cell["high"] for pair in drawn for cell in pair), default=1.0)
-    limit = None
-    if report.parameters.algorithm in ("decision_calibration", "dc_then_redcal"):
-        limit = None if report.beta is None else float(report.beta)
+    beta = report.resolved.beta if report.parameters.calibrates_everywhere else None
+    limit = None if beta is None else float(beta)
     order = sorted(drawn, key=lambda p: (kept.index(p[0]["action"]), p[0]["model"]))
     lines = [_gap_line(report, loss, split, pair, top, limit) for pair in order]
     return lines, len(worst) - len(kept)
@@ -182,21 +172,16 @@ def _gap_line(
     # after the fit, the fitting rows are no sample any more; nor are those that the guard chose by
     chosen = report.certificate is not None and report.certificate.candidates > 1
     fresh = split == "holdout" and not chosen
-    style = "one" if model == 1 else "two"
+    style = STYLES[model]
+    low, high = (after["low"], after["high"]) if fresh else (None, None)
     marks = [
         Gap(before["gap"], before["low"], before["high"], f"{style} before"),
-        Gap(
-            after["gap"],
-            after["low"] if fresh else None,
-            after["high"] if fresh else None,
-            style,
-        ),
+        Gap(after["gap"], low, high, style),
     ]
-    words = (
-        f"{action}, {report.models[model - 1]}: gap {_gap_text(before)} before, "
-        f"{_gap_text(after) if fresh else decimal_text(after['gap'], 4)} after"
-    )
-    of = (split, report.losses[loss].name, "gap", before["action"], model)
+    text = _gap_text(after) if fresh else typeset(decimal_text(after["gap"], 4))
+    words = f"{action}, {report.models[model - 1]}: gap {_gap_text(before)} before, {text} after"
+    title = report.losses[loss].name
+    of = (split, title, "gap", before["action"], model)
     return GapLine(
         name(action),
         name(report.models[model - 1]),
@@ -207,15 +192,7 @@ def _gap_line(
             decimal(after["gap"], 4, *of, "after"),
             _ends(after, *of, "after") if fresh else Html(""),
         ),
-        share(
-            before["mass"],
-            split,
-            report.losses[loss].name,
-            "mass",
-            before["action"],
-            model,
-            "before",
-        ),
+        share(before["mass"], *(split, title, "mass", before["action"], model, "before")),
     )
 
 
@@ -234,8 +211,7 @@ def _ends(cell: Mapping[str, Any], *of: object) -> Html:
 @dataclass(frozen=True)
 class CostLine:
     action: Html
-    words: str
-    widths: tuple[str, str]
+    widths: Sequence[str]
     before: Html
     after: Html
     rows_before: Html
@@ -246,100 +222,58 @@ class CostLine:
 class CostChart:
     """What a model's mean cost is made of."""
 
-    model: Html
-    style: str
     lines: Sequence[CostLine]
     left_out: int
-    before: Html
-    after: Html
+    total: Change
 
 
-def costs(report: Report, loss: int, split: str) -> list[CostChart]:
-    """Per model, where its mean cost comes from: the dearest actions first."""
+def cost_charts(report: Report, loss: int, split: str) -> list[CostChart]:
+    """Per model, where its mean cost comes from: the dearest actions."""
     audits = [report.audit(split, when, loss) for when in WHENS]
     cells = list(zip(*(audit["by_action"] for audit in audits), strict=True))
     size = max((abs(cell["cost"]) for pair in cells for cell in pair), default=0.0)
-    totals = [cost for audit in audits for cost in audit["decision_loss"]]
-    digits = digits_for(totals)
-    return [_cost_chart(report, loss, split, model, cells, size, digits) for model in (1, 2)]
+    digits = digits_for(cost for audit in audits for cost in audit["decision_loss"])
+    charts = []
+    for model, total in enumerate(costs(report, split, loss), 1):
+        own = [pair for pair in cells if pair[0]["model"] == model]
+        dearest = sorted(own, key=lambda p: (-max(abs(c["cost"]) for c in p), p[0]["action"]))
+        kept = dearest[:ACTIONS] if len(own) > ACTIONS + 1 else dearest
+        lines = [
+            _cost_line(report, loss, split, pair, size, digits)
+            for pair in sorted(kept, key=lambda p: p[0]["action"])
+        ]
+        charts.append(CostChart(lines, len(own) - len(kept), total))
+    return charts
 
 
-def _cost_chart(
+def _cost_line(
     report: Report,
     loss: int,
     split: str,
-    model: int,
-    cells: Sequence[Sequence[Mapping[str, Any]]],
+    pair: Sequence[Mapping[str, Any]],
     size: float,
     digits: int,
-) -> CostChart:
-    own = [pair for pair in cells if pair[0]["model"] == model]
-    dearest = sorted(own, key=lambda p: (-max(abs(c["cost"]) for c in p), p[0]["action"]))
-    kept = dearest[:ACTIONS] if len(own) > ACTIONS + 1 else dearest
-    lines = []
-    for pair in sorted(kept, key=lambda p: p[0]["action"]):
-        action = report.actions[loss][pair[0]["action"]]
-        of = (split, report.losses[loss].name)
-        place = (pair[0]["action"], model)
-        told = [
-            decimal(Fraction(c["cost_exact"]), digits, *of, "spent", *place, when)
-            for c, when in zip(pair, WHENS, strict=True)
-        ]
-        masses = [
-            share(c["mass"], *of, "mass", *place, when) for c, when in zip(pair, WHENS, strict=True)
-        ]
-        texts = [decimal_text(c["cost"], digits) for c in pair]
-        shares = [share_text(c["mass"]) for c in pair]
-        words = (
-            f"{action}, {report.models[model - 1]}: {texts[0]} of the mean cost from {shares[0]} "
-            f"of the rows before, {texts[1]} from {shares[1]} after"
-        )
-        widths = [f"{100 * abs(c['cost']) / size if size else 0:.1f}" for c in pair]
-        lines.append(CostLine(name(action), words, (widths[0], widths[1]), *told, *masses))
-    totals = [
-        decimal(
-            report.cost(split, when, loss, model),
-            *(digits, split, report.losses[loss].name, f"cost_{model}", when),
-        )
-        for when in WHENS
-    ]
-    style = "one" if model == 1 else "two"
-    return CostChart(
-        name(report.models[model - 1]), style, lines, len(own) - len(kept), totals[0], totals[1]
+) -> CostLine:
+    of, place = (split, report.losses[loss].name), (pair[0]["action"], pair[0]["model"])
+    spent = (
+        decimal(Fraction(cell["cost_exact"]), digits, *of, "spent", *place, when)
+        for cell, when in zip(pair, WHENS, strict=True)
     )
+    masses = (
+        share(cell["mass"], *of, "mass", *place, when)
+        for cell, when in zip(pair, WHENS, strict=True)
+    )
+    widths = [f"{100 * abs(cell['cost']) / size if size else 0:.1f}" for cell in pair]
+    return CostLine(name(report.actions[loss][pair[0]["action"]]), widths, *spent, *masses)
 
 
 # --- what there was to fix ------------------------------------------------------------------------
 
 
 def to_fix(report: Report) -> tuple[list[Html], int]:
-    """The largest disagreements and gaps that the algorithm started with; how many are not told."""
-    told = [*_events(report), *_gaps(report), *_classes(report)]
-    return told[:EVENTS], len(told) - len(told[:EVENTS])
-
-
-def to_fix_words(report: Report) -> Html:
-    """How much of it there was."""
-    n, algorithm = report.rows("fit"), report.parameters.algorithm
-    rows = joined("On the ", whole(n, "fit", "rows"), " fitted rows ")
-    parts: list[Html] = []
-    if algorithm in ("decision_calibration", "dc_then_redcal"):
-        found = len(report.gaps_to_fix)
-        beta = f"{float(report.beta or 0):g}"
-        parts.append(
-            Html(f"{plural(found, 'action')} of a model had a calibration gap above beta = {beta}")
-        )
-    if algorithm in ("redcal", "dc_then_redcal"):
-        found = len(report.events_to_fix)
-        eta = f"{(report.parameters.eta or 0) * 100:g} %"
-        several = "disagreement had" if found == 1 else "disagreements had"
-        parts.append(Html(f"{found:,} {several} a share of eta = {eta} or more, beyond alpha"))
-    if algorithm == "reconcile":
-        found = len(report.classes_to_fix)
-        eta = f"{(report.parameters.eta or 0) * 100:g} %"
-        which = plural(found, "class", "classes")
-        parts.append(Html(f"the scores of {which} were apart on eta = {eta} of them or more"))
-    return joined(rows, joined(*parts, by=", and "), ".")
+    """The largest disagreements and gaps that the algorithm started with; how many are left out."""
+    lines = [*_events(report), *_gaps(report), *_classes(report)]
+    return lines[:EVENTS], len(lines[EVENTS:])
 
 
 def _events(report: Report) -> Iterator[Html]:
@@ -365,8 +299,8 @@ def _gaps(report: Report) -> Iterator[Html]:
 
 def _classes(report: Report) -> Iterator[Html]:
     n = report.rows("fit")
-    for found in report.classes_to_fix:
-        of = ("fit", "coordinate", found["coordinate"])
-        rows = whole(found["rows"], *of, "rows")
-        mass = share(Fraction(found["rows"], n), *of, "mass")
-        yield joined(name(report.class_name(found["coordinate"])), ": ", rows, " rows, ", mass)
+    for cell in report.classes_to_fix:
+        of = ("fit", "coordinate", cell["coordinate"])
+        rows = whole(cell["rows"], *of, "rows")
+        mass = share(Fraction(cell["rows"], n), *of, "mass")
+        yield joined(name(report.class_name(cell["coordinate"])), ": ", rows, " rows, ", mass)

@@ -73,17 +73,17 @@ def line_chart(
     drawn, dots = [], []
     for line in lines:
         points = thinned(line.points)
-        path = " ".join(f"{_n(x(s) * 10)},{_n(y(v) * 10)}" for s, v in points)
+        path = " ".join(f"{short(x(s) * 10)},{short(y(v) * 10)}" for s, v in points)
         if len(points) > 1:
             drawn.append(tag("path", d=f"M{path}", class_=f"series {line.style}"))
         marked = points if len(points) <= DOTS else [points[0], points[-1]]
         for step, v in marked:
-            told = tag("title", f"{line.name}, after {step:,} patches: {value(v)}")
+            words = tag("title", f"{line.name}, after {step:,} patches: {value(v)}")
             place = {"cx": _percent(x(step)), "cy": _percent(y(v))}
             if step in (points[0][0], points[-1][0]):
-                dots.append(tag("circle", told, **place, r=4, class_=f"dot {line.style}"))
+                dots.append(tag("circle", words, **place, r=4, class_=f"dot {line.style}"))
             else:
-                dots.append(tag("circle", told, **place, r=2.2, class_=f"point {line.style}"))
+                dots.append(tag("circle", words, **place, r=2.2, class_=f"point {line.style}"))
     ends = [(line, y(line.points[-1][1])) for line in lines if line.points]
     for (line, _), at in zip(ends, _spread([at for _, at in ends], 1400 / height), strict=True):
         text = value(line.points[-1][1])
@@ -132,7 +132,7 @@ def timeline(bars: Sequence[Bar], label: str, rows: int, height: int = 230) -> H
         upper = middle - tall if bar.model == 1 else middle
         style = f"{'one' if bar.model == 1 else 'two'} {'opens' if bar.opens else 'follows'}"
         paths.setdefault(style, []).append(
-            f"M{_n(left)} {_n(upper)}h{_n(wide - gap)}v{_n(tall)}h-{_n(wide - gap)}z"
+            f"M{short(left)} {short(upper)}h{short(wide - gap)}v{short(tall)}h-{short(wide - gap)}z"
         )
     drawn = [tag("path", d="".join(d), class_=f"bar {style}") for style, d in paths.items()]
     marks = ticks(0, sum(room) / rows if rows else 1.0, 5)
@@ -211,11 +211,13 @@ def _spread(places: Sequence[float], least: float) -> list[float]:
 def _step_axis(last: int, bars: bool = False) -> Html:
     """Steps below a chart: round numbers and the last."""
     marks = [v for v in ticks(0, last, 5) if v == int(v) and v < 0.93 * last] + [float(last)]
-    told = []
+    texts = []
     for v in marks:
         at = 100 * (v + 0.5 * bars) / (last + bars) if last or bars else 0.0
-        told.append(tag("text", f"{int(v):,}", x=_percent(at), y="100%", dy="1.5em", class_="tick"))
-    return joined(*told)
+        texts.append(
+            tag("text", f"{int(v):,}", x=_percent(at), y="100%", dy="1.5em", class_="tick")
+        )
+    return joined(*texts)
 
 
 def _box(*drawn: Html) -> Html:
@@ -235,8 +237,9 @@ def _box(*drawn: Html) -> Html:
 
 
 def _percent(x: float) -> str:
-    return f"{_n(x)}%"
+    return f"{short(x)}%"
 
 
-def _n(x: float) -> str:
+def short(x: float) -> str:
+    """A coordinate, of which two digits are seen."""
     return f"{x:.2f}".rstrip("0").rstrip(".")

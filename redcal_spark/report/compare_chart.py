@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
-import html
-import io
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from redcal_spark.atomic_write import write_whole
 from redcal_spark.core.metrics import Metrics
 from redcal_spark.errors import UsageError
-from redcal_spark.runs.compare import SPLITS, Compared, mean_brier, mean_gap
+from redcal_spark.report.charts import Point, short, thinned
+from redcal_spark.report.markup import Html, joined, tag
+from redcal_spark.report.numbers import tick_texts, ticks
+from redcal_spark.runs.compare import PROCEDURES, SPLITS, Compared, mean_brier, mean_gap
 
 ENDINGS = (".svg", ".html")
 # Told apart by those who see no colours, too: each line has its own dashes.
-STYLES: dict[str, dict[str, Any]] = {
-    "reconcile": {"color": "#4477aa", "linestyle": (0, (4, 2))},
-    "decision_calibration": {"color": "#228833", "linestyle": (0, (1, 1))},
-    "redcal": {"color": "#ee7733", "linestyle": "-"},
-    "dc_then_redcal": {"color": "#cc3311", "linestyle": (0, (6, 1, 1, 1))},
+STYLES = {
+    "reconcile": {"stroke": "#4477aa", "stroke_dasharray": "8 4"},
+    "decision_calibration": {"stroke": "#228833", "stroke_dasharray": "2 2"},
+    "redcal": {"stroke": "#ee7733"},
+    "dc_then_redcal": {"stroke": "#cc3311", "stroke_dasharray": "12 2 2 2"},
 }
+WIDE, HIGH = 400, 180  # a panel, in pixels
+LEFT, ABOVE, BELOW = 70, 40, 40  # around it
 PAGE = """<!DOCTYPE html>
 <html lang="en">
 <head><meta charset="utf-8"><title>{title}</title>
-<style>body {{ font-family: sans-serif; margin: 2em }} svg {{ max-width: 100% }}</style>
+<style>
+body {{ font-family: sans-serif; margin: 2em }}
+svg {{ max-width: 100%; height: auto }}
+</style>
 </head>
 <body><h1>{title}</h1>
 {svg}
@@ -41,69 +48,97 @@ def check_chart(path: str) -> None:
     folder = Path(path).parent
     if not folder.is_dir():
         raise UsageError(f"-o {path}: there is no folder {folder}")
-    _figure_class()
 
 
-def write_chart(found: Sequence[Compared], path: str) -> None:
+def write_chart(compared: Sequence[Compared], path: str) -> None:
     """Draw it as SVG, or as a page that needs no other file."""
-    import matplotlib
-
-    figure, text = draw(found), io.StringIO()
-    # without a date and with fixed ids the same numbers give the same file
-    with matplotlib.rc_context({"svg.hashsalt": "redcal", "svg.fonttype": "none"}):
-        figure.savefig(text, format="svg", metadata={"Date": None})
-    drawn = text.getvalue()
+    drawn: str = draw(compared)
     if path.lower().endswith(".html"):
-        title = html.escape("Four procedures on the same rows")
-        drawn = PAGE.format(title=title, svg=drawn[drawn.index("<svg") :])
+        drawn = PAGE.format(title="Four procedures on the same rows", svg=drawn)
     try:
         write_whole(path, lambda file: file.write(drawn))
     except OSError as err:
         raise UsageError(f"-o {path}: {err.strerror}") from err
 
 
-def draw(found: Sequence[Compared]) -> Any:
-    """A matplotlib figure: a row for the Brier score and for each loss, a column a split."""
-    losses, splits = found[0].pair.losses, list(found[0].histories)
-    numbers: list[tuple[str, Callable[[Metrics], Any]]] = [("Brier score", mean_brier)]
+def draw(compared: Sequence[Compared]) -> Html:
+    """A row of panels for the Brier score and for each loss, a column a split."""
+    losses, splits = compared[0].pair.losses, list(compared[0].histories)
+    numbers: list[tuple[str, Callable[[Metrics], Fraction]]] = [("Brier score", mean_brier)]
     for place, loss in enumerate(losses.losses):
         numbers.append((f"loss gap: {loss.name}", partial(mean_gap, loss=place)))
-    size = (5.2 * len(splits), 2.6 * len(numbers) + 0.8)
-    figure = _figure_class()(figsize=size, layout="constrained")
-    panels = figure.subplots(len(numbers), len(splits), squeeze=False, sharex=True)
-    for line, (name, number) in zip(panels, numbers, strict=True):
-        for panel, split in zip(line, splits, strict=True):
-            for one in found:
-                steps = [point.steps for point in one.histories[split]]
-                values = [float(number(m)) for m in one.metrics(split)]
-                style = STYLES[one.algorithm]
-                panel.plot(steps, values, label=one.name, drawstyle="steps-post", **style)
-                panel.plot(steps[-1:], values[-1:], "o", color=style["color"], markersize=4)
-            panel.set_xscale("symlog", linthresh=10)  # tens for some, tens of thousands for others
-            panel.xaxis.set_major_formatter("{x:,.0f}")
-            panel.set_xlim(left=0)
-            panel.grid(alpha=0.25)
-            rows = f"{one.metrics(split)[0].rows:,} rows {SPLITS[split]}"
-            panel.set_title(f"{_plain(name)}, {rows}", fontsize="medium")
-    for panel in panels[-1]:
-        panel.set_xlabel("patches")
-    handles, labels = panels[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
-    return figure
+    panels = []
+    for row, (title, number) in enumerate(numbers):
+        for column, split in enumerate(splits):
+            lines = {
+                one.algorithm: [
+                    (point.steps, float(number(metrics)))
+                    for point, metrics in zip(one.histories[split], one.metrics(split), strict=True)
+                ]
+                for one in compared
+            }
+            rows = f"{compared[0].metrics(split)[0].rows:,} {SPLITS[split]} rows"
+            corner = f"{LEFT + column * (LEFT + WIDE)} {ABOVE + row * (ABOVE + HIGH + BELOW)}"
+            panel = _panel(f"{title}, {rows}", lines)
+            panels.append(tag("g", panel, transform=f"translate({corner})"))
+    wide = len(splits) * (LEFT + WIDE) + 30
+    high = len(numbers) * (ABOVE + HIGH + BELOW)
+    background = tag("rect", width="100%", height="100%", fill="#fff")
+    return tag(
+        "svg",
+        *(background, *panels, tag("g", _legend(), transform=f"translate({LEFT} {high + 15})")),
+        xmlns="http://www.w3.org/2000/svg",
+        viewBox=f"0 0 {wide} {high + 60}",
+        width=wide,
+        height=high + 60,
+        font_family="sans-serif",
+        font_size=12,
+        role="img",
+        aria_label=f"Brier score and loss gap by patches, for {', '.join(PROCEDURES.values())}",
+    )
 
 
-def _plain(text: str) -> str:
-    """Dollars are not mathematics here."""
-    return text.replace("$", r"\$")
+def _panel(title: str, lines: Mapping[str, Sequence[Point]]) -> Html:
+    values = [value for points in lines.values() for _, value in points]
+    low, high = min(values), max(values)
+    room = 0.05 * (high - low) or abs(high) * 0.05 or 1.0
+    low, high = low - room, high + room
+    last = max(step for points in lines.values() for step, _ in points)
+
+    def x(step: float) -> str:
+        return short(WIDE * _scaled(step) / max(_scaled(last), 1))
+
+    def y(value: float) -> str:
+        return short(HIGH * (high - value) / (high - low))
+
+    marks = ticks(low, high, 6)
+    parts = [tag("text", title, x=0, y=-12, font_size=14)]
+    for value, text in zip(marks, tick_texts(marks), strict=True):
+        parts.append(tag("line", x1=0, x2=WIDE, y1=y(value), y2=y(value), stroke="#ddd"))
+        parts.append(tag("text", text, x=-8, y=y(value), dy=".32em", text_anchor="end"))
+    for step in (0, *(10**k for k in range(1, 1 + math.floor(math.log10(max(last, 10)))))):
+        parts.append(tag("line", x1=x(step), x2=x(step), y1=0, y2=HIGH, stroke="#ddd"))
+        parts.append(tag("text", f"{step:,}", x=x(step), y=HIGH + 16, text_anchor="middle"))
+    parts.append(tag("text", "patches", x=WIDE / 2, y=HIGH + 32, text_anchor="middle"))
+    for algorithm, points in lines.items():
+        (first, value), *rest = thinned(points)
+        path = f"M{x(first)} {y(value)}" + "".join(f"H{x(s)}V{y(v)}" for s, v in rest)
+        style = STYLES[algorithm]
+        parts.append(tag("path", d=path, fill="none", stroke_width=1.5, **style))
+        end, value = points[-1]
+        parts.append(tag("circle", cx=x(end), cy=y(value), r=3, fill=style["stroke"]))
+    return joined(*parts)
 
 
-def _figure_class() -> Any:
-    """Without pyplot, which would look for a screen."""
-    try:
-        from matplotlib.figure import Figure
-    except ModuleNotFoundError as err:
-        raise UsageError(
-            "-o: a chart needs matplotlib: pip install 'redcal-spark[report]' "
-            "(the table and --json need none)"
-        ) from err
-    return Figure
+def _scaled(step: float) -> float:
+    """Tens of patches for some procedures, tens of thousands for others: logarithms from 10 on."""
+    return step / 10 if step <= 10 else 1 + math.log10(step / 10)
+
+
+def _legend() -> Html:
+    parts = []
+    for place, (algorithm, title) in enumerate(PROCEDURES.items()):
+        x, y = place % 2 * (LEFT + WIDE) // 2, place // 2 * 20
+        line = tag("line", x1=x, x2=x + 30, y1=y, y2=y, stroke_width=1.5, **STYLES[algorithm])
+        parts += [line, tag("text", title, x=x + 38, y=y, dy=".32em")]
+    return joined(*parts)

@@ -15,22 +15,26 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from redcal_spark.backends.store import Store
 from redcal_spark.certificate.certify import Certificate
+from redcal_spark.config.tables import OutputTables
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.parameters import Parameters, Resolved
 from redcal_spark.core.patches import Patch, PatchLog
 from redcal_spark.runs import words_of_0_1
-from redcal_spark.runs.job import Job
+from redcal_spark.runs.compare import SPLITS as SPLITS
 from redcal_spark.runs.ledger import RunRow
+from redcal_spark.runs.tables import pair_of
 
-SPLITS = {"fit": "fitted", "holdout": "holdout"}
+STYLES = {1: "one", 2: "two"}  # of the models, in the page's style
+WHENS = ("before", "after")
 LOSSES = 4  # shown at length
 Audit = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Report:
-    """A run, as it is told. Losses are known by their place, models are 1 and 2."""
+    """A run, as it is shown. Losses are known by their place, models are 1 and 2."""
 
     row: RunRow
     config: Mapping[str, Any]  # as recorded
@@ -45,14 +49,14 @@ class Report:
     versions: Mapping[str, int]  # of the tables that were written, by their key under `output`
 
     @classmethod
-    def of(cls, job: Job, row: RunRow) -> Report:
+    def of(cls, store: Store, tables: OutputTables, row: RunRow) -> Report:
         """The report of a run that has a model."""
-        pair = job.pair_of(row)
-        history = job.store.read(job.tables.history, {"run_id": row.run_id})
+        pair = pair_of(store, tables.patches, row)
+        history = store.read(tables.history, {"run_id": row.run_id})
         if history is not None and words_of_0_1.wrote(vars(row)):
             history = words_of_0_1.split_column(history)
         outputs = json.loads(row.outputs or "{}")
-        tables = job.tables._asdict()
+        written = tables._asdict()
         return cls(
             row=row,
             config=json.loads(row.config),
@@ -64,7 +68,7 @@ class Report:
             binary=pair.binary,
             audits=json.loads(row.audits or "{}"),
             history=pa.table({"step": []}) if history is None else history,
-            versions={key: outputs[name] for key, name in tables.items() if name in outputs},
+            versions={key: outputs[name] for key, name in written.items() if name in outputs},
         )
 
     # --- names ----------------------------------------------------------------------------------
@@ -72,11 +76,8 @@ class Report:
     @cached_property
     def models(self) -> tuple[str, str]:
         """What the models are called: by their column, where that tells them apart."""
-        found = []
-        for key in ("model_1", "model_2"):
-            scores = self.config["input"][key]
-            found.append(scores["columns"] if isinstance(scores, Mapping) else scores)
-        one, two = found
+        given = (self.config["input"][key] for key in ("model_1", "model_2"))
+        one, two = (x["columns"] if isinstance(x, Mapping) else x for x in given)
         if isinstance(one, str) and isinstance(two, str) and one != two:
             return one, two
         return "model 1", "model 2"
@@ -109,7 +110,7 @@ class Report:
         return [split for split in SPLITS if split in self.audits]
 
     @property
-    def told_split(self) -> str:
+    def shown_split(self) -> str:
         """The rows that count: the holdout rows, where there are any."""
         return "holdout" if "holdout" in self.audits else "fit"
 
@@ -119,17 +120,17 @@ class Report:
     # --- losses ---------------------------------------------------------------------------------
 
     def audit(self, split: str, when: str, loss: int) -> Audit:
-        found: Audit = self.audits[split][when]["losses"][loss]
-        return found
+        audit: Audit = self.audits[split][when]["losses"][loss]
+        return audit
 
     def cost(self, split: str, when: str, loss: int, model: int) -> Fraction:
         return Fraction(self.audit(split, when, loss)["decision_loss_exact"][model - 1])
 
     def brier(self, split: str, when: str, model: int) -> Fraction:
         """As people know it: of one column P(1) the mean of (f - y)^2, half of the sum."""
-        found = self.audits[split][when]
-        sums = int(found["brier_sums"][model - 1])
-        return Fraction(sums, found["rows"] << (53 if self.binary else 52))
+        audit = self.audits[split][when]
+        total = int(audit["brier_sums"][model - 1])
+        return Fraction(total, audit["rows"] << (53 if self.binary else 52))
 
     @property
     def brier_words(self) -> str:
@@ -138,13 +139,12 @@ class Report:
 
     def apart(self, split: str, when: str, loss: int) -> Fraction:
         """The share of rows on which the two actions differ."""
-        found = self.audit(split, when, loss)
-        return Fraction(found["disagreement_rows"], self.rows(split))
+        return Fraction(self.audit(split, when, loss)["disagreement_rows"], self.rows(split))
 
     @cached_property
     def by_disagreement(self) -> list[int]:
         """The losses, those with most disagreement before anything was done first."""
-        split = self.told_split
+        split = self.shown_split
         return sorted(range(len(self.losses)), key=lambda i: (-self.apart(split, "before", i), i))
 
     @property
@@ -157,17 +157,17 @@ class Report:
     @cached_property
     def points(self) -> dict[tuple[str, int | None, int], list[dict[str, Any]]]:
         """The history by split, loss and model, of the losses that are shown; by steps."""
-        found: dict[tuple[str, int | None, int], list[dict[str, Any]]] = {}
+        points: dict[tuple[str, int | None, int], list[dict[str, Any]]] = {}
         if not self.history.num_rows:
-            return found
+            return points
         shown: Sequence[int | None] = self.shown_losses or [None]
         for loss in shown:
             column = self.history["loss"]
             name = None if loss is None else self.losses[loss].name
             own = pc.is_null(column) if name is None else pc.equal(column, name)
             for line in self.history.filter(own).sort_by("step").to_pylist():
-                found.setdefault((line["split"], loss, line["model"]), []).append(line)
-        return found
+                points.setdefault((line["split"], loss, line["model"]), []).append(line)
+        return points
 
     def brier_points(self, split: str, model: int) -> list[dict[str, Any]]:
         """The Brier scores are the same whatever the loss."""
@@ -183,28 +183,28 @@ class Report:
             return []
         assert self.resolved.eta is not None
         least = self.resolved.eta * self.rows("fit")
-        found = [
+        events = [
             (rows, place, a1, a2)
             for place in range(len(self.losses))
             for a1, line in enumerate(self.audit("fit", "before", place)["event_rows"])
             for a2, rows in enumerate(line)
             if rows >= least
         ]
-        return sorted(found, key=lambda event: (-event[0], *event[1:]))
+        return sorted(events, key=lambda event: (-event[0], *event[1:]))
 
     @cached_property
     def gaps_to_fix(self) -> list[tuple[int, Mapping[str, Any]]]:
         """For Decision Calibration everywhere: (loss, cell) with gaps above beta, largest first."""
-        if self.parameters.algorithm not in ("decision_calibration", "dc_then_redcal"):
+        if not self.parameters.calibrates_everywhere:
             return []
         assert self.resolved.beta is not None
-        found = [
+        gaps = [
             (place, cell)
             for place in range(len(self.losses))
             for cell in self.audit("fit", "before", place)["calibration"]
             if Fraction(cell["squared_gap_exact"]) > self.resolved.beta**2
         ]
-        return sorted(found, key=lambda gap: -Fraction(gap[1]["squared_gap_exact"]))
+        return sorted(gaps, key=lambda gap: -Fraction(gap[1]["squared_gap_exact"]))
 
     @cached_property
     def classes_to_fix(self) -> list[Mapping[str, Any]]:
@@ -213,14 +213,19 @@ class Report:
             return []
         assert self.resolved.eta is not None
         least = self.resolved.eta * self.rows("fit")
-        found = [c for c in self.audits["fit"]["before"]["coordinates"] if c["rows"] >= least]
-        return sorted(found, key=lambda c: (-c["rows"], c["coordinate"]))
+        classes = [c for c in self.audits["fit"]["before"]["coordinates"] if c["rows"] >= least]
+        return sorted(classes, key=lambda c: (-c["rows"], c["coordinate"]))
 
     def largest_class(self, split: str, when: str) -> Fraction:
         """For Reconcile: the largest share of rows beyond alpha in one class."""
-        found = self.audits[split][when]
-        rows = max((c["rows"] for c in found["coordinates"]), default=0)
-        return Fraction(rows, found["rows"])
+        audit = self.audits[split][when]
+        rows = max((c["rows"] for c in audit["coordinates"]), default=0)
+        return Fraction(rows, audit["rows"])
+
+    def largest_gap(self, split: str, when: str) -> float:
+        """The largest calibration gap of all losses and both models."""
+        losses = self.audits[split][when]["losses"]
+        return max((gap for loss in losses for gap in loss["calibration_gap"]), default=0.0)
 
     # --- patches --------------------------------------------------------------------------------
 
@@ -232,7 +237,3 @@ class Report:
         actions = self.actions[self.losses.place(patch.loss)]
         both = (patch.action,) if patch.action is not None else (patch.a1, patch.a2)
         return tuple(actions[a] for a in both if a is not None)
-
-    @property
-    def beta(self) -> Fraction | None:
-        return self.resolved.beta

@@ -20,21 +20,21 @@ class Html(str):
 
 def tag(name: str, *children: object, **attributes: object) -> Html:
     """An element. Attributes: `class_` for class, `stroke_width` for stroke-width; None: none."""
-    told = "".join(
+    given = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escape(str(value))}"'
         for key, value in attributes.items()
         if value is not None
     )
     inside = "".join(child if isinstance(child, Html) else escape(str(child)) for child in children)
     if name in VOID and not inside:
-        return Html(f"<{name}{told}/>")
-    return Html(f"<{name}{told}>{inside}</{name}>")
+        return Html(f"<{name}{given}/>")
+    return Html(f"<{name}{given}>{inside}</{name}>")
 
 
 def joined(*parts: object, by: str = "") -> Html:
     """Parts one after the other, texts escaped."""
-    told = [part if isinstance(part, Html) else escape(str(part)) for part in parts]
-    return Html((by if isinstance(by, Html) else escape(by)).join(told))
+    texts = [part if isinstance(part, Html) else escape(str(part)) for part in parts]
+    return Html((by if isinstance(by, Html) else escape(by)).join(texts))
 
 
 def name(text: str) -> Html:

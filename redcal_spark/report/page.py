@@ -5,11 +5,12 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import Any
 
+from redcal_spark.core.number_text import plural
 from redcal_spark.errors import UsageError
-from redcal_spark.report import actions, provenance, steps, summary
-from redcal_spark.report.data import SPLITS, Report
+from redcal_spark.report import actions, provenance, steps
+from redcal_spark.report.data import SPLITS, STYLES, Report
 from redcal_spark.report.markup import name
-from redcal_spark.report.numbers import plural
+from redcal_spark.report.summary import summary
 
 TEMPLATES = files(__package__) / "templates"
 
@@ -31,33 +32,26 @@ def render(report: Report) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["plural"] = plural
     return environment.get_template("report.html").render(**context(report)) + "\n"
 
 
 def context(report: Report) -> dict[str, Any]:
-    """Everything that the template shows."""
-    split, started = report.told_split, report.row.started_at
+    """Everything that the templates show."""
+    split, started = report.shown_split, report.row.started_at
     fix, unfixed = actions.to_fix(report)
     rounds, more_rounds = steps.rounds(report)
     return {
         "report": report,
         "started": f"{started.day} {started:%B %Y, %H:%M} UTC",
         "level": f"{100 * report.audits[split]['before']['intervals']['level']:g}",
-        "models": [
-            (name(model), style) for model, style in zip(report.models, ("one", "two"), strict=True)
-        ],
+        "models": list(zip(map(name, report.models), STYLES.values(), strict=True)),
         "split": SPLITS[split],
         "splits": [SPLITS[s] for s in report.splits],
-        "headline": summary.headline(report),
-        "paragraphs": list(summary.paragraphs(report)),
-        "notices": list(summary.notices(report)),
-        "tiles": list(summary.tiles(report)),
-        "overview": summary.overview(report),
-        "rest_of_losses": summary.rest_of_losses(report),
+        "summary": summary(report),
         "groups": provenance.certificate(report),
         "besides": provenance.besides(report),
         "to_fix": fix,
-        "to_fix_words": actions.to_fix_words(report),
         "unfixed": unfixed,
         "losses": [_loss(report, loss, split) for loss in report.shown_losses],
         "left_out_losses": len(report.losses) - len(report.shown_losses),
@@ -71,8 +65,6 @@ def context(report: Report) -> dict[str, Any]:
         "outputs": list(provenance.outputs(report)),
         "identity": list(provenance.identity(report)),
         "configuration": provenance.configuration(report),
-        "patches_told": plural(len(report.log), "patch", "patches"),
-        "rounds_told": plural(report.log.rounds, "round"),
     }
 
 
@@ -88,16 +80,16 @@ def _loss(report: Report, loss: int, split: str) -> dict[str, Any]:
         "other_maps": [m for s in others for m in actions.heat_maps(report, loss, s)],
         "gaps": gaps,
         "more_actions": more_actions,
-        "costs": actions.costs(report, loss, split),
+        "costs": actions.cost_charts(report, loss, split),
     }
 
 
 def _figures(report: Report) -> list[steps.Figures]:
     if not report.points:
         return []
-    found = [steps.brier(report)]
+    figures = [steps.brier(report)]
     if not report.shown_losses:
-        found.append(steps.apart(report))
+        figures.append(steps.apart(report))
     for loss in report.shown_losses:
-        found += [steps.loss_gap(report, loss), steps.disagreement(report, loss)]
-    return found
+        figures += [steps.loss_gap(report, loss), steps.disagreement(report, loss)]
+    return figures

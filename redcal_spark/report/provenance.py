@@ -14,10 +14,11 @@ import yaml
 from redcal_spark.certificate import exact_numbers
 from redcal_spark.certificate.check import Check
 from redcal_spark.certificate.exact_numbers import Number, text_of, times
+from redcal_spark.core.number_text import plural
 from redcal_spark.model.model_file import SCHEMA_VERSION
-from redcal_spark.report.data import SPLITS, Report
+from redcal_spark.report.data import SPLITS, STYLES, Report
 from redcal_spark.report.markup import Html, joined, name, tag
-from redcal_spark.report.numbers import plural, shown, whole
+from redcal_spark.report.numbers import shown, typeset, whole
 from redcal_spark.runs.ledger import RUNS_SCHEMA_VERSION
 
 MOST = 40  # checks of a verdict; 100 losses have hundreds
@@ -66,23 +67,23 @@ def certificate(report: Report) -> list[Group]:
     places = list(enumerate(report.certificate.checks))
     groups = []
     for verdict, (title, mood, _) in TITLES.items():
-        found = [x for x in places if x[1].verdict == verdict and _counts(x[1])]
-        if not found:
+        checks = [x for x in places if x[1].verdict == verdict and _counts(x[1])]
+        if not checks:
             continue
-        order = sorted(found, key=lambda x: _weight(x[1]))
+        order = sorted(checks, key=lambda x: _weight(x[1]))
         heavy = [x for x in order if _weight(x[1])[0] < len(HEAVY)]
         first = {"violated": order[:MOST], "undecided": heavy[:FIRST], "holds": heavy[:FIRST]}.get(
             verdict, []
         )
         rest = [] if verdict == "violated" else [x for x in order if x not in first][:MOST]
-        left_out = len(found) - len(first) - len(rest)
+        left_out = len(checks) - len(first) - len(rest)
         shown_first, shown_rest = ([_check(report, *x) for x in part] for part in (first, rest))
-        groups.append(Group(title, mood, len(found), shown_first, shown_rest, left_out))
+        groups.append(Group(title, mood, len(checks), shown_first, shown_rest, left_out))
     return groups
 
 
 def _counts(check: Check) -> bool:
-    """Whether it is among what people are told: promises, and whatever is violated."""
+    """Whether it is among what people see first: promises, and whatever is violated."""
     return check.kind == "promise" or check.verdict == "violated"
 
 
@@ -92,24 +93,24 @@ def besides(report: Report) -> list[Group]:
         return []
     groups = []
     for kind, title in BESIDES.items():
-        found = [
+        checks = [
             x
             for x in enumerate(report.certificate.checks)
             if x[1].kind == kind and not _counts(x[1])
         ]
-        verdicts = [check.verdict for _, check in found]
+        verdicts = [check.verdict for _, check in checks]
         counts = [
-            f"{verdicts.count(verdict):,} {'hold' if verdict == 'holds' else words[0].lower()}"
-            for verdict, words in TITLES.items()
+            f"{verdicts.count(verdict):,} {'hold' if verdict == 'holds' else title_of.lower()}"
+            for verdict, (title_of, *_) in TITLES.items()
             if verdict in verdicts
         ]
-        if found:
-            shown_checks = [_check(report, *x) for x in found[:MOST]]
-            told = ", ".join(counts)
+        if checks:
+            shown_checks = [_check(report, *x) for x in checks[:MOST]]
+            words = ", ".join(counts)
             if "not done" in verdicts:
-                told += " (redcal evaluate does these)"
-            left_out = len(found) - len(shown_checks)
-            groups.append(Group(title, "note", len(found), (), shown_checks, left_out, told))
+                words += " (redcal evaluate does these)"
+            left_out = len(checks) - len(shown_checks)
+            groups.append(Group(title, "note", len(checks), (), shown_checks, left_out, words))
     return groups
 
 
@@ -124,7 +125,7 @@ def _check(report: Report, place: int, check: Check) -> dict[str, Any]:
         of.append(name(check.loss))
     if check.model is not None:
         model = report.models[check.model - 1]
-        of.append(tag("span", name(model), class_="one" if check.model == 1 else "two"))
+        of.append(tag("span", name(model), class_=STYLES[check.model]))
     of.append(Html(f"{SPLITS[check.split]} rows"))
     counted = check.relation == "==" and check.bound == 0  # contradictions, of which there are none
     interval = None
@@ -162,13 +163,13 @@ def _rescaled(check: Check) -> str | None:
     numbers = f"{exact_numbers.shown(check.measured)} {RELATIONS[check.relation]} "
     numbers += exact_numbers.shown(check.bound)
     unit = "over both classes" if check.loss is None else "rescaled to [0, 1]"
-    return f"{unit}: {numbers}".replace("-", "−")
+    return f"{unit}: {typeset(numbers)}"
 
 
 def _number(number: Number, scale: Fraction, *of: object) -> Html:
     """In the user's units."""
     value = times(number, scale)
-    return shown(exact_numbers.shown(value).replace("-", "−", 1), text_of(value), *of)
+    return shown(exact_numbers.shown(value), text_of(value), *of)
 
 
 # --- what the run was made of ---------------------------------------------------------------------
@@ -181,7 +182,7 @@ def parameters(report: Report) -> Iterator[Line]:
     given, resolved, written = report.parameters, report.resolved, report.config["reconcile"]
     yield "algorithm", given.algorithm
     if given.alpha is not None:
-        unit = "probability" if given.algorithm == "reconcile" else "the loss rescaled to [0, 1]"
+        unit = "probability" if given.reconciles_scores else "the loss rescaled to [0, 1]"
         alpha = shown(repr(given.alpha), given.alpha, "parameters", "alpha")
         yield "alpha", joined(alpha, f" of {unit}")
     if given.eta is not None:
@@ -193,8 +194,11 @@ def parameters(report: Report) -> Iterator[Line]:
     if given.adaptive_beta:
         yield "adaptive_beta", "on"
     covered = "" if resolved.grid_covered else ", coarser than the theorem asks"
-    told = "set by grid_bits" if given.grid_bits is not None else "by theory"
-    yield "patch grid", joined("1 / ", whole(resolved.m, "parameters", "m"), f" ({told}{covered})")
+    source = "set by grid_bits" if given.grid_bits is not None else "by theory"
+    yield (
+        "patch grid",
+        joined("1 / ", whole(resolved.m, "parameters", "m"), f" ({source}{covered})"),
+    )
     yield "max_rounds, max_steps", f"{given.max_rounds:,}, {given.max_steps:,}"
     if "guard" in written:
         yield "guard", str(written["guard"])
@@ -225,8 +229,8 @@ def rows(report: Report) -> Iterator[Line]:
 
 def inputs(report: Report) -> Iterator[Line]:
     """The tables read, by their name in the configuration, and which version of them."""
-    found = json.loads(report.row.inputs)
-    known = found["tables"] if found.get("kind") == "join" else [found]
+    identity = json.loads(report.row.inputs)
+    known = identity["tables"] if identity.get("kind") == "join" else [identity]
     given = report.config["input"]
     names = [given["table"]]
     for key in ("model_1", "model_2"):
@@ -240,11 +244,11 @@ def inputs(report: Report) -> Iterator[Line]:
 
 
 def _version(table: Mapping[str, Any]) -> str:
-    """Which version it was. Paths of files are not told: variables may have gone into them."""
+    """Which version it was. Paths of files are not shown: variables may have gone into them."""
     kind = str(table.get("kind", "table"))
     if "version" in table:
-        told = f"{kind.capitalize()} version {table['version']}"
-        return f"{told}, table {table['id']}" if "id" in table else told
+        text = f"{kind.capitalize()} version {table['version']}"
+        return f"{text}, table {table['id']}" if "id" in table else text
     files = table.get("files", [])
     if not files:
         return kind
@@ -252,8 +256,8 @@ def _version(table: Mapping[str, Any]) -> str:
     newest = datetime.fromtimestamp(max(int(file[2]) for file in files) / 1e9, UTC)
     digests = f", digest {files[0][3]}" if len(files) == 1 and len(files[0]) > 3 else ""
     kind = {"csv": "CSV", "parquet": "Parquet"}.get(kind, kind)
-    told = f"{kind}, {plural(len(files), 'file')}, {size:,} bytes"
-    return f"{told}, changed {newest:%Y-%m-%d %H:%M:%S} UTC{digests}"
+    text = f"{kind}, {plural(len(files), 'file')}, {size:,} bytes"
+    return f"{text}, changed {newest:%Y-%m-%d %H:%M:%S} UTC{digests}"
 
 
 def outputs(report: Report) -> Iterator[Line]:

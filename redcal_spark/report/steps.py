@@ -7,24 +7,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from redcal_spark.core.number_text import decimal_text, digits_for, plural, share_text
 from redcal_spark.core.patches import Patch
 from redcal_spark.report.charts import Bar, Line, Point, line_chart, timeline
-from redcal_spark.report.data import SPLITS, Report
+from redcal_spark.report.data import SPLITS, STYLES, Report
 from redcal_spark.report.markup import Html, joined, name, tag
-from redcal_spark.report.numbers import (
-    decimal,
-    decimal_text,
-    digits_for,
-    plural,
-    share,
-    share_text,
-    shown,
-    whole,
-)
+from redcal_spark.report.numbers import decimal, share, shown, typeset, whole
 
 NUMBERS = 16  # points of a chart in the table behind it
 ROUNDS = 12  # in the table of rounds
-STYLES = {1: "one", 2: "two"}
 
 Key = tuple[Any, ...]  # of a line: its split, and its model if it has one
 Points = Sequence[Point]
@@ -109,8 +100,12 @@ def apart(report: Report) -> Figures:
 def _by_split(title: Html, words: str, of: str, lines: Mapping[Key, Points]) -> Figures:
     """One chart, a line per split."""
     drawn = [Line(f"{SPLITS[split]} rows", split, points) for (split,), points in lines.items()]
-    label, bounds = _words(words, drawn, share_text), _bounds(lines.values(), zero=True)
-    chart = line_chart(drawn, label, share_text, bounds=bounds, percent=True)
+
+    def text(value: float) -> str:
+        return typeset(share_text(value))
+
+    label, bounds = _words(words, drawn, text), _bounds(lines.values(), zero=True)
+    chart = line_chart(drawn, label, text, bounds=bounds, percent=True)
     table, left_out = _numbers(lines, lambda value, *place: share(value, place[0], of, *place[1:]))
     headings = [Html("patches"), *(Html(SPLITS[split]) for (split,) in lines)]
     return Figures(title, [Figure(Html(""), chart)], headings, table, left_out, by_model=False)
@@ -127,7 +122,7 @@ def _by_model(
     bounds = _bounds(lines.values())
 
     def text(value: float) -> str:
-        return decimal_text(value, digits)
+        return typeset(decimal_text(value, digits))
 
     figures = []
     for split in report.splits:
@@ -148,11 +143,11 @@ def _by_model(
 
 
 def _numbers(
-    lines: Mapping[Key, Points], told: Callable[..., Html]
+    lines: Mapping[Key, Points], cell: Callable[..., Html]
 ) -> tuple[list[list[Html]], int]:
     """The points of all lines as a table, first and last and evenly between; how many are not.
 
-    told: a number as it is shown, from its value, the line's key, "step" and the step.
+    cell: a number as it is shown, from its value, the line's key, "step" and the step.
     """
     steps = sorted({step for points in lines.values() for step, _ in points})
     values = {key: dict(points) for key, points in lines.items()}
@@ -162,7 +157,7 @@ def _numbers(
         [
             whole(step),
             *(
-                told(known[step], *key, "step", step) if step in known else Html("")
+                cell(known[step], *key, "step", step) if step in known else Html("")
                 for key, known in values.items()
             ),
         ]
@@ -183,13 +178,13 @@ def _bounds(lines: Iterable[Points], zero: bool = False) -> tuple[float, float]:
 
 def _words(title: str, lines: Sequence[Line], text: Callable[[float], str]) -> str:
     """A line chart in words."""
-    told = []
+    parts = []
     for line in lines:
         if line.points:
             (_, first), (last, value) = line.points[0], line.points[-1]
             patches = plural(last, "patch", "patches")
-            told.append(f"{line.name} from {text(first)} to {text(value)} in {patches}")
-    return f"{title}: {'; '.join(told)}" if told else f"{title}: no points"
+            parts.append(f"{line.name} from {text(first)} to {text(value)} in {patches}")
+    return f"{title}: {'; '.join(parts)}" if parts else f"{title}: no points"
 
 
 # --- patches --------------------------------------------------------------------------------------
@@ -267,5 +262,5 @@ def _round(report: Report, group: Sequence[Patch]) -> Round:
         STYLES[first.model],
         rows,
         whole(len(group), *key, "patches"),
-        shown(f"{float(moved):+.4f}".replace("-", "−"), moved, *key, "largest"),
+        shown(f"{float(moved):+.4f}", moved, *key, "largest"),
     )

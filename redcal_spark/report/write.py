@@ -7,12 +7,10 @@ from pathlib import Path
 from redcal_spark.atomic_write import write_whole
 from redcal_spark.backends.names import ADDRESS
 from redcal_spark.config.schema import Output
-from redcal_spark.config.section import sibling
+from redcal_spark.config.tables import sibling
 from redcal_spark.errors import UsageError
 from redcal_spark.report.data import Report
 from redcal_spark.report.page import render
-from redcal_spark.runs.job import Job
-from redcal_spark.runs.ledger import RunRow
 
 ELSEWHERE = Path("redcal_report.html")
 HEAD = 8_192  # bytes of a report that have its title
@@ -26,35 +24,26 @@ def path_after_run(output: Output) -> Path | None:
 
 
 def path_on_demand(output: Output) -> Path:
-    """Where `redcal report` writes without being told."""
+    """Where `redcal report` writes by default."""
     return path_after_run(output) or _beside(output.table) or ELSEWHERE
 
 
-def write_report(job: Job, row: RunRow, path: Path) -> Path:
+def write_report(report: Report, path: Path) -> None:
     """Write the report of a run, whole or not at all."""
-    page = render(Report.of(job, row))
+    page = render(report)
     try:
         write_whole(path, lambda file: file.write(page))
     except OSError as err:
         raise UsageError(f"{path}: the report cannot be written: {err.strerror}") from err
-    return path
 
 
-def report_run(job: Job, row: RunRow) -> Path | None:
-    """The report after a run, if one is wanted. A run does not fail by it: the reason is noted.
-
-    A report of this very run that is there already is left as it is.
-    """
-    path = path_after_run(job.config.output)
-    if path is None or row.command != "run":
-        return None
-    if _is_of(path, row.run_id):
-        return path
+def is_of(path: Path, run_id: str) -> bool:
+    """Whether the report of a run is there already."""
     try:
-        return write_report(job, row, path)
-    except UsageError as err:
-        job.listener.note(f"no report: {err}")
-        return None
+        with path.open("rb") as file:
+            return run_id.encode() in file.read(HEAD)
+    except OSError:
+        return False
 
 
 def _beside(table: str) -> Path | None:
@@ -65,11 +54,3 @@ def _beside(table: str) -> Path | None:
     if "/" not in table and not path.exists():
         return None  # a name in a catalog
     return Path(sibling(table, "report.html")) if path.parent.is_dir() else None
-
-
-def _is_of(path: Path, run_id: str) -> bool:
-    try:
-        with path.open("rb") as file:
-            return run_id.encode() in file.read(HEAD)
-    except OSError:
-        return False

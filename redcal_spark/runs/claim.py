@@ -38,7 +38,7 @@ class HeldByAnother:
 
     def __str__(self) -> str:
         row = self.row
-        return f"run {row.run_id} is doing just this: held by {row.holder}, {row.last_heard}"
+        return f"run {row.run_id} is already in progress: held by {row.holder}, {row.last_heard}"
 
 
 def take(
@@ -70,7 +70,9 @@ def take(
             if ledger.insert(row):
                 return Claim(ledger, row, lease)
         time.sleep(0.05)
-    raise RunError(f"{ledger.table}: could not claim the run: too many others try")
+    raise RunError(
+        f"{ledger.table}: commit conflict: too many processes claim a run at once; try again"
+    )
 
 
 def _after(fresh: RunRow, rows: list[RunRow]) -> RunRow:
@@ -197,8 +199,8 @@ class Claim:
             )
             if not self._ledger.replace(row):
                 raise RunError(
-                    f"run {self.row.run_id} was taken over by another process, since this one was "
-                    f"not heard of for more than {self._lease.total_seconds():g} s (engine.lease)"
+                    f"run {self.row.run_id}: lease expired: another process took it over after "
+                    f"{self._lease.total_seconds():g} s without a heartbeat (engine.lease)"
                 )
             self.row, self._heard = row, time.monotonic()
             return row

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from redcal_spark.backends.inputs import open_input, pinned
 from redcal_spark.backends.store import Table
-from redcal_spark.config.schema import Input
+from redcal_spark.config.input import Input
 from redcal_spark.core.columns import plan
 from redcal_spark.errors import InputError, JoinWarning, UsageError
 from redcal_spark.model.explanation import Explanation

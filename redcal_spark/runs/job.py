@@ -6,7 +6,6 @@ import json
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import timedelta
 from functools import cached_property
 from typing import Any
@@ -15,20 +14,20 @@ from redcal_spark.backends.backend import Backend, Scan, check_rows
 from redcal_spark.backends.inputs import open_input, pinned, split_of
 from redcal_spark.backends.store import Table
 from redcal_spark.backends.target import RUN_ID, target_of
-from redcal_spark.certificate.certify import DELTA, Certificate
+from redcal_spark.certificate.certify import DELTA
 from redcal_spark.config.schema import Config
-from redcal_spark.config.section import sibling
+from redcal_spark.config.tables import sibling
 from redcal_spark.core.columns import Columns, Layout, plan
 from redcal_spark.core.fixed_point import exact
-from redcal_spark.core.patches import PatchLog
 from redcal_spark.core.problem import Problem
 from redcal_spark.core.roles import UNKNOWN, Roles
+from redcal_spark.core.splits import check_split
 from redcal_spark.errors import InputError, RunError, UsageError
 from redcal_spark.model.pair import ReconciledPair
 from redcal_spark.model.reconciler import Reconciler
 from redcal_spark.runs.ledger import Ledger, RunRow, config_digest
 from redcal_spark.runs.listener import Listener
-from redcal_spark.runs.tables import log_of
+from redcal_spark.runs.tables import pair_of
 from redcal_spark.settings import of_a_job
 
 
@@ -117,7 +116,7 @@ class Job:
         with _noted(self.listener):
             table, problem = self.input, self.problem
             if self.split is not None and labels:
-                self.split.check(table.schema, table.name)
+                check_split(self.split, table.schema, table.name)
             there = set(table.schema.names)
             present = [name for name in self._wanted(problem) if name in there]
             first = self.work.first(table, present)
@@ -188,7 +187,9 @@ class Job:
     def check_unchanged(self, identity: Any) -> None:
         """The input must still be what it was when a run began."""
         if self.input.identity() != identity:
-            raise RunError(f"{self.input.name} changed during the run, which is void: run again")
+            raise RunError(
+                f"{self.input.name} changed during the run, so the run is void: start it again"
+            )
 
     @contextmanager
     def blaming_changes(self, identity: Any) -> Iterator[None]:
@@ -253,21 +254,7 @@ class Job:
 
     def pair_of(self, row: RunRow) -> ReconciledPair:
         """The model of a run, from ledger and patches."""
-        row.check_kept()
-        assert row.model is not None
-        table = self.store.read(self.tables.patches, {"run_id": row.run_id})
-        log = PatchLog() if table is None else log_of(table)
-        if row.status == "cut":  # the run made more than the guard kept
-            log = PatchLog(log[: row.patches])
-        if len(log) != (row.patches or 0):
-            raise RunError(
-                f"{self.tables.patches} has {len(log)} of the {row.patches} patches of run "
-                f"{row.run_id}"
-            )
-        pair = ReconciledPair.from_json(json.loads(row.model) | {"log": log.to_json()})
-        if row.certificate is None:
-            return pair
-        return replace(pair, certificate=Certificate.from_json(json.loads(row.certificate)))
+        return pair_of(self.store, self.tables.patches, row)
 
     def roles_of(self, fitted: RunRow | None, identity: Any) -> Roles:
         """What the rows of an input were to a run that was fitted; unknown, if it read others.

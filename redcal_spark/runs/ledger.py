@@ -77,8 +77,8 @@ class RunRow:
     @property
     def last_heard(self) -> str:
         if self.heartbeat is None:
-            return "never heard of"
-        return f"last heard of at {self.heartbeat:%Y-%m-%d %H:%M:%S} UTC"
+            return "no heartbeat yet"
+        return f"last heartbeat at {self.heartbeat:%Y-%m-%d %H:%M:%S} UTC"
 
     @property
     def finished(self) -> bool:

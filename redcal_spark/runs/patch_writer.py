@@ -56,7 +56,7 @@ class Progress:
         if len(self._patches) not in zero:
             raise RunError(
                 f"run {self._claim.row.run_id} cannot be resumed: {self._table} has "
-                f"{len(self._patches)} of its patches, its ledger knows of {sorted(zero)}; "
+                f"{len(self._patches)} of its patches, the ledger records {sorted(zero)}; "
                 "run again with --force"
             )
         self.zero_calibrations = zero[len(self._patches)]

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from redcal_spark.backends.store import Commit
+from redcal_spark.core.number_text import plural
 from redcal_spark.errors import UsageError
 from redcal_spark.runs.job import Job
 from redcal_spark.runs.ledger import RunRow
@@ -62,7 +63,7 @@ def prune(
 ) -> Pruned:
     """Remove what old runs of this target left: all but the newest `keep`, or those this old."""
     if (keep is None) == (older_than is None):
-        raise UsageError("runs --prune: say which, by --keep N or --older-than 30d")
+        raise UsageError("runs --prune: select runs with --keep N or --older-than 30d")
     target = job.config.recorded()["output"]["table"]
     ours = [row for row in job.ledger.rows() if _target(row.config) == target]
     left = [row for row in ours if row.pruned_at is None]
@@ -80,7 +81,7 @@ def prune(
         elif dry or _marked(job, row):
             pruned.runs.append(row.run_id)
         else:
-            pruned.kept[row.run_id] = "someone works on it by now"
+            pruned.kept[row.run_id] = "another process is working on it"
     # also of those that an earlier attempt marked and then died
     gone = [row.run_id for row in ours if row.pruned_at is not None] + pruned.runs
     for row in ours:
@@ -111,10 +112,10 @@ def _needed(job: Job, rows: list[RunRow]) -> dict[str, str]:
         if user.command in ("apply", "stream"):  # it does not say whose model: keep any like it
             for row in fitted:
                 if (row.patches, row.rounds) == (user.patches, user.rounds):
-                    needed[row.run_id] = f"{table} may have been written with its model"
+                    needed[row.run_id] = f"{table} may hold scores of its model"
     for run_id in [row.run_id for row in wrote[-1:]] + [job.store.last_writer(table)]:
         if run_id is not None:
-            needed[run_id] = f"{table} has its rows"
+            needed[run_id] = f"{table} holds its rows"
     return needed
 
 
@@ -136,12 +137,13 @@ def _commit(command: str) -> Commit:
 def prune_lines(pruned: Pruned) -> list[str]:
     """For people."""
     did = "would be pruned" if pruned.dry else "pruned"
-    lines = [f"{len(pruned.runs)} runs {did}{': ' if pruned.runs else ''}{', '.join(pruned.runs)}"]
-    lines += [f"  {run_id} stays: {why}" for run_id, why in pruned.kept.items()]
+    runs = plural(len(pruned.runs), "run")
+    lines = [f"{runs} {did}{': ' if pruned.runs else ''}{', '.join(pruned.runs)}"]
+    lines += [f"  {run_id} kept: {why}" for run_id, why in pruned.kept.items()]
     lines += [f"  {count:,} rows of {name}" for name, count in pruned.rows.items() if count]
-    lines += [f"  {name} stays: it was written with -o" for name in pruned.files]
+    lines += [f"  {name} kept: it was written with -o" for name in pruned.files]
     if any(pruned.rows.values()) and not pruned.dry:
-        lines.append("older versions of these tables still have them: VACUUM frees the bytes")
+        lines.append("older versions of these tables still hold the rows; VACUUM frees the space")
     return lines
 
 

@@ -99,13 +99,12 @@ class Run:
         progress = Progress(self.job.store, self.job.tables.patches, self.claim)
         if self.claim.resumed is not None:
             self.job.listener.note(
-                f"going on with run {self.claim.row.run_id}: {len(progress.log):,} patches are "
-                "there"
+                f"continuing run {self.claim.row.run_id} after {len(progress.log):,} patches"
             )
         try:
             return self._fit(progress)
         except ScratchError as err:  # the patches that were found before it stand
-            self.job.listener.note(f"{err}; {self.job.input.name} is scanned anew")
+            self.job.listener.note(f"{err}; {self.job.input.name} is scanned again")
             return self._fit(progress)
 
     def _fit(self, progress: Progress) -> Outcome:

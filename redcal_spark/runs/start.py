@@ -36,7 +36,7 @@ def resume(job: Job, run_id: str | None = None, *, wait: bool = False) -> Outcom
     job = job.as_of(then)
     if (identity := job.input.identity()) != then:
         raise RunError(
-            f"run {row.run_id} cannot be resumed: {job.input.name} is no longer what it was "
+            f"run {row.run_id} cannot be resumed: {job.input.name} has changed since "
             f"({_changes(then, identity)}); start a new one with: redcal run"
         )
     return _fit(job, row.command, False, wait, row.fingerprint)
@@ -122,7 +122,7 @@ def _check_not_overtaken(job: Job, row: RunRow) -> None:
     if job.config.output.mode != "append" and since and since[-1].started_at > row.started_at:
         raise UsageError(
             f"run {row.run_id} is older than run {last}, whose rows {table} has: they would be "
-            f"replaced; if that is meant: redcal resume --run {row.run_id}"
+            f"replaced. To do so: redcal resume --run {row.run_id}"
         )
 
 
@@ -139,8 +139,7 @@ def _unfinished(ledger: Ledger, digest: str, run_id: str | None) -> RunRow:
     rows = [row for row in rows if row.status in UNFINISHED and row.pruned_at is None]
     if rows and all(row.config_digest != digest for row in rows):
         raise UsageError(
-            f"run {rows[-1].run_id} is of another configuration than this one; it cannot be "
-            "resumed with it"
+            f"run {rows[-1].run_id} was started with another configuration; resume it with that one"
         )
     rows = [row for row in rows if row.config_digest == digest]
     if not rows:

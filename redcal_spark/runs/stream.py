@@ -81,14 +81,15 @@ def _check_rows_stand(job: Job, mark: str, stream: Stream) -> None:
         run = f"run {row.run_id} {'wrote' if rows else 'may have written'} rows"
         if stream.owner is None and job.config.output.mode == "append" and there:
             raise UsageError(
-                f"output.checkpoint: {stream.checkpoint} is gone, and {run} through it: "
-                f"without it they would all be appended to {table} again. Bring it back, or "
-                "name another output.table"
+                f"output.checkpoint: {stream.checkpoint} is missing, and {run} with it. "
+                f"Without its offset all rows would be appended to {table} again. Restore it, "
+                "or name another output.table"
             )
         if stream.owner is not None and not there:
             raise UsageError(
-                f"output.table: {table} is gone, and {run} to it that {stream.checkpoint} "
-                "takes for done; name another output.checkpoint to start anew"
+                f"output.table: {table} is missing, and {run} to it. The offset in "
+                f"{stream.checkpoint} counts them as done: name another output.checkpoint to "
+                "start again"
             )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -10,10 +12,13 @@ from typing import Any
 import pyarrow as pa
 
 from redcal_spark.backends.counters import Counters
+from redcal_spark.backends.store import Store
+from redcal_spark.certificate.certify import Certificate
 from redcal_spark.core.history import Point, before_and_after
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.metrics import Metrics, root
 from redcal_spark.core.patches import FIELDS, PatchLog
+from redcal_spark.errors import RunError
 from redcal_spark.model.pair import ReconciledPair
 from redcal_spark.runs.ledger import RunRow
 
@@ -99,6 +104,22 @@ def log_of(table: pa.Table) -> PatchLog:
     """
     rows = table.select(list(FIELDS)).sort_by("step").to_pylist()
     return PatchLog.from_json(row for i, row in enumerate(rows) if not i or row != rows[i - 1])
+
+
+def pair_of(store: Store, patches: str, row: RunRow) -> ReconciledPair:
+    """The model of a run, from ledger and patches."""
+    row.check_kept()
+    assert row.model is not None
+    table = store.read(patches, {"run_id": row.run_id})
+    log = PatchLog() if table is None else log_of(table)
+    if row.status == "cut":  # the run made more than the guard kept
+        log = PatchLog(log[: row.patches])
+    if len(log) != (row.patches or 0):
+        raise RunError(f"{patches} has {len(log)} of the {row.patches} patches of run {row.run_id}")
+    pair = ReconciledPair.from_json(json.loads(row.model) | {"log": log.to_json()})
+    if row.certificate is None:
+        return pair
+    return replace(pair, certificate=Certificate.from_json(json.loads(row.certificate)))
 
 
 # --- history --------------------------------------------------------------------------------------

@@ -108,7 +108,7 @@ def test_who_holds_a_run_is_told(delta: Work) -> None:
     assert ledger.replace(held)
     told = delta.redcal("fit")
     assert told.code == 0
-    assert f"run {row.run_id} is doing just this: held by elsewhere process 1" in told.out
+    assert f"run {row.run_id} is already in progress: held by elsewhere process 1" in told.out
     assert "--wait" in told.out
     assert delta.ran("fit")["held_by"] == "elsewhere process 1 of 1"
     assert delta.redcal("fit", "--force").code == 0  # not even then
@@ -145,7 +145,7 @@ def test_a_stopped_process_is_taken_over_and_writes_nothing_when_it_goes_on(delt
     second = delta.ran()
     os.kill(first.pid, signal.SIGCONT)
     _, err = first.communicate(timeout=60)
-    assert "was taken over by another process" in err
+    assert "lease expired: another process took it over" in err
     [row] = delta.runs()
     assert (row["status"], row["run_id"]) == ("converged", second["run_id"])
     assert DeltaTable("out/rows").version() == 0
@@ -212,7 +212,7 @@ def test_an_unfinished_run_is_taken_over_under_its_own_name(tmp_path: Path, stat
     new = taken(take(ledger, row(), LEASE))
     assert new.resumed is not None and new.resumed.status == status
     assert (new.row.run_id, new.row.progress) == (old.row.run_id, "{}")
-    with pytest.raises(Exception, match="was taken over by another process"):
+    with pytest.raises(Exception, match="lease expired: another process took it over"):
         old.update()
     new.update()
 

@@ -321,7 +321,7 @@ def test_demo_where_it_cannot_write(work: Work) -> None:
     Path("out/demo.yaml").write_text("input: {}")
     told = work.cli("demo")
     assert told.code == 2
-    assert "out/demo.yaml is no longer what the demo wrote" in told.err
+    assert "out/demo.yaml has changed since the demo wrote it" in told.err
     assert Path("out/demo.yaml").read_text() == "input: {}"
     with pytest.raises(SystemExit) as left:
         work.cli("demo", "--rows", "99999999999999")
@@ -330,7 +330,7 @@ def test_demo_where_it_cannot_write(work: Work) -> None:
 
 def test_options_that_would_do_nothing_are_refused(work: Work) -> None:
     for arguments, text in (
-        (("apply", "--switch-model"), "--switch-model belongs to --incremental or --follow"),
+        (("apply", "--switch-model"), "--switch-model needs --incremental or --follow"),
         (("runs", "--compact", "--keep", "3"), "belong to --prune"),
         (("runs", "--compact", "--dry-run"), "belong to --prune"),
     ):

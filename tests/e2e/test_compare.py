@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -143,6 +142,10 @@ def test_the_chart(work: Work) -> None:
     drawn = ElementTree.parse("chart.svg")
     texts = ["".join(node.itertext()) for node in drawn.iter("{http://www.w3.org/2000/svg}text")]
     assert set(PROCEDURES.values()) <= set(texts)
+    paths = [node.attrib for node in drawn.iter("{http://www.w3.org/2000/svg}path")]
+    panels = 2 * (1 + len(work.tree["losses"]))  # fitted and holdout; the Brier score, the losses
+    assert len(paths) == panels * len(PROCEDURES)
+    assert len({(path["stroke"], path.get("stroke-dasharray")) for path in paths}) == 4
     assert sum("Brier score" in text for text in texts) == 2  # fitted and holdout
     assert sum(text.startswith("loss gap: <$1 & $2>, ") for text in texts) == 2
     first = Path("chart.svg").read_bytes()
@@ -182,17 +185,6 @@ def test_what_cannot_be_compared(
     assert told.err.startswith("redcal compare: ")
     for text in said:
         assert text in told.err
-
-
-def test_without_matplotlib_only_the_chart_is_missing(
-    work: Work, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    told = work.redcal("compare", "-o", "chart.svg")
-    assert (told.code, told.out) == (2, "")
-    assert "pip install 'redcal-spark[report]'" in told.err
-    assert "scanning" not in told.err  # told before anything was computed
-    assert work.redcal("compare").code == 0
 
 
 @pytest.mark.parametrize("alpha", ["0", "1.5", "nan", "much"])

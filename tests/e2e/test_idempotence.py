@@ -46,7 +46,7 @@ def test_a_capped_run_stays_capped_however_often_it_is_tried(work: Work, command
         assert again.code == 3, options
         if not options:
             assert again.out.startswith("nothing to do: run ")
-            assert "  capped: stopped by max_rounds or max_steps" in again.out
+            assert "  capped: max_rounds or max_steps stopped it" in again.out
         if options == ["--json"]:
             told = (again.json["run_id"], again.json["status"], again.json["unchanged"])
             assert told == (first.json["run_id"], "capped", True)

@@ -188,7 +188,7 @@ def test_fail_on_rows_and_on_nothing_new(work: Work) -> None:
     assert f"--fail-on unlabelled: {unlabelled} rows have no label yet" in told.err
     assert "bad_rows" not in told.err and "unchanged" not in told.err
     told = work.redcal("run", "--fail-on", "unchanged")
-    assert (told.code, "there was nothing new" in told.err) == (1, True)
+    assert (told.code, "nothing has changed since the last run" in told.err) == (1, True)
     assert work.redcal("run", "--fail-on", "bad_rows,held").code == 0
 
 

@@ -45,7 +45,7 @@ def test_by_number(three: tuple[Work, list[str]]) -> None:
     target, versions = work.table(), work.delta().version()
     told = work.redcal("runs", "--prune", "--keep", "2", "--dry-run")
     assert told.code == 0, told.err
-    assert f"1 runs would be pruned: {first}" in told.out
+    assert f"1 run would be pruned: {first}" in told.out
     assert runs_in(work, "patches") == {first, second, last}
 
     patches = work.table("out/rows_patches")["run_id"].to_pylist().count(first)
@@ -62,7 +62,7 @@ def test_by_number(three: tuple[Work, list[str]]) -> None:
     assert rows[second]["pruned_at"] is rows[last]["pruned_at"] is None
 
     told = work.redcal("runs", "--prune", "--keep", "1")
-    assert f"1 runs pruned: {second}" in told.out and "VACUUM" in told.out
+    assert f"1 run pruned: {second}" in told.out and "VACUUM" in told.out
     told = work.redcal("runs", "--prune", "--keep", "1")
     assert (told.code, told.out) == (0, "0 runs pruned\n")
 
@@ -101,13 +101,13 @@ def test_what_is_needed_stays(work: Work) -> None:
     found = work.redcal("runs", "--prune", "--older-than", "1d", "--json").json
     assert found["pruned"] == [fitted]
     assert found["kept"] == {
-        wrote: "out/rows has its rows", dead: "it is running", newest: "it is the newest model"
+        wrote: "out/rows holds its rows", dead: "it is running", newest: "it is the newest model"
     }  # fmt: skip
     assert work.redcal("run").out.startswith("nothing to do")
     # also when someone else has tidied up the target
     DeltaTable("out/rows").delete("case = 1000")
     found = work.redcal("runs", "--prune", "--older-than", "1d", "--json").json
-    assert (found["pruned"], found["kept"][wrote]) == ([], "out/rows has its rows")
+    assert (found["pruned"], found["kept"][wrote]) == ([], "out/rows holds its rows")
 
 
 def test_a_model_that_was_applied_stays(work: Work) -> None:
@@ -117,7 +117,7 @@ def test_a_model_that_was_applied_stays(work: Work) -> None:
     assert work.redcal("apply", "--run", first).code == 0
     found = work.redcal("runs", "--prune", "--keep", "1", "--json").json
     assert found["kept"] == {
-        first: "out/rows may have been written with its model", newest: "it is the newest model"
+        first: "out/rows may hold scores of its model", newest: "it is the newest model"
     }  # fmt: skip
     assert len(found["pruned"]) == 1
 
@@ -132,7 +132,7 @@ def test_a_model_that_a_stream_works_with_stays(work: Work) -> None:
     assert ledger.replace(replace(running, previous_claim=row.claim))
     newest = work.ran("run", "--set", "reconcile.eta=0.05")["run_id"]
     found = work.redcal("runs", "--prune", "--keep", "1", "--json").json
-    assert found["kept"][first] == "out/rows may have been written with its model"
+    assert found["kept"][first] == "out/rows may hold scores of its model"
     assert newest not in found["pruned"] and len(found["pruned"]) == 1
 
 
@@ -148,7 +148,7 @@ def test_a_run_that_failed_after_its_rows_were_written_stays(
     failed = work.runs()[0]["run_id"]
     work.ran("fit", "--set", "reconcile.eta=0.02")
     found = work.redcal("runs", "--prune", "--keep", "1", "--json").json
-    assert (found["pruned"], found["kept"]) == ([], {failed: "out/rows has its rows"})
+    assert (found["pruned"], found["kept"]) == ([], {failed: "out/rows holds its rows"})
 
 
 def test_a_pruned_run_is_no_longer_done_or_to_be_resumed(
@@ -194,7 +194,7 @@ def test_a_run_that_someone_took_up_meanwhile_stays(
 
     monkeypatch.setattr(Ledger, "rows", taken)
     found = work.redcal("runs", "--prune", "--keep", "2", "--json").json
-    assert (found["pruned"], found["kept"]) == ([], {first: "someone works on it by now"})
+    assert (found["pruned"], found["kept"]) == ([], {first: "another process is working on it"})
     assert first in runs_in(work, "patches")
 
 
@@ -252,7 +252,7 @@ def test_files_written_with_o_stay(three: tuple[Work, list[str]]) -> None:
     told = work.redcal("runs", "--prune", "--keep", "1")
     assert f"2 runs pruned: {first}, {second}\n" in told.out
     for name in wanted:
-        assert f"  {name} stays: it was written with -o\n" in told.out
+        assert f"  {name} kept: it was written with -o\n" in told.out
     assert "mine.json" not in told.out
     assert {x: x.read_bytes() for x in files} == files
     assert Path("out/rows_report.html").exists()

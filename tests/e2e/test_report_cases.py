@@ -40,7 +40,7 @@ def report_of(work: Work) -> Report:
     """The data behind the page, to be changed."""
     config = load_config("config.yaml")
     job = Job(config, LocalBackend(DeltaRsStore()))
-    return Report.of(job, job.find())
+    return Report.of(job.store, job.tables, job.find())
 
 
 def wide(rows: int, classes: int, seed: int = 3) -> pa.Table:

@@ -124,7 +124,7 @@ def test_killed_and_run_again(
     assert dead["status"] == "running" and dead["outputs"] is None  # nothing vouches for tables
     told = delta.redcal("run")
     assert told.code == 0, told.err
-    assert f"going on with run {dead['run_id']}" in told.err
+    assert f"continuing run {dead['run_id']}" in told.err
     [row] = delta.runs()
     assert row["run_id"] == dead["run_id"]
     assert outcome() == whole
@@ -158,7 +158,7 @@ def test_killed_while_rows_join_others(delta: Work, mode: str, moment: str) -> N
     killed(moment, "run", "-c", "config.yaml")
     told = delta.redcal("run")
     assert told.code == 0, told.err
-    assert "going on with run" in told.err
+    assert "continuing run" in told.err
     assert rows("out/rows") == rows("whole/rows")
     assert delta.ran()["unchanged"]
 
@@ -173,7 +173,7 @@ def test_resume_names_what_it_continues_and_keeps_its_input(delta: Work) -> None
     Path("config.yaml").write_text(yaml.safe_dump(delta.tree, sort_keys=False), "utf-8")
     killed("inside a calibration", "run", "-c", "config.yaml")
     [dead] = delta.runs()
-    gone = f"run {dead['run_id']}: its process is gone, last heard of at "
+    gone = f"run {dead['run_id']}: its process is gone, last heartbeat at "
     assert gone in delta.redcal("runs").out
     write_deltalake("scores", scores(50, seed=9), mode="append")
     told = delta.redcal("resume")
@@ -236,7 +236,7 @@ def test_files_that_changed_cannot_be_resumed(work: Work) -> None:
     os.utime("scores.parquet", (1, 1))
     told = work.redcal("resume")
     assert told.code == 1
-    assert "cannot be resumed: scores.parquet is no longer what it was" in told.err
+    assert "cannot be resumed: scores.parquet has changed since" in told.err
 
 
 def test_patches_are_written_as_they_are_found(
@@ -302,7 +302,7 @@ def test_a_lost_claim_stops_a_run_before_it_writes(
     monkeypatch.setattr(LocalBackend, "scan", taken_over)
     told = delta.redcal("run")
     assert told.code == 1
-    assert "was taken over by another process" in told.err
+    assert "lease expired: another process took it over" in told.err
     assert not Path("out/rows").exists() and not Path("out/rows_history").exists()
 
 

@@ -139,7 +139,7 @@ def test_skipped_rows_pass_through(work: Work) -> None:
     work.tree["input"]["on_bad_rows"] = "skip"
     told_ = work.redcal("run")
     assert told_.code == 0, told_.err
-    assert "1 unusable row was not fitted" in told_.out
+    assert "not fitted: 1 unusable row" in told_.out
     rows = work.table().sort_by("case")
     assert told(rows.schema) == ROWS + "valid: bool\n"
     first = rows.slice(0, 1).to_pylist()[0]
@@ -285,7 +285,7 @@ def test_an_input_that_changes_during_the_run_voids_it(
     monkeypatch.setattr(FileTable, name, changes)
     told_ = work.redcal("run", "--force")
     assert told_.code == 1
-    assert "scores.parquet changed during the run, which is void: run again" in told_.err
+    assert "scores.parquet changed during the run, so the run is void: start it again" in told_.err
     assert work.delta().version() == version
     monkeypatch.undo()
     monkeypatch.chdir(work.folder)

@@ -214,7 +214,7 @@ class Trial:
         self.site.driver.ask(run, COMMAND)
         ended = self.site.driver.code(PATIENCE)
         told = said.read_bytes()[before:]
-        resumed = b"going on with run" in told and b": 0 patches" not in told
+        resumed = b"continuing run" in told and b" after 0 patches" not in told
         self.told.resumed += resumed
         self.told.again += not resumed
         return ended, "resumed" if resumed else "run again"

@@ -84,7 +84,7 @@ def test_killed_and_resumed_two_hours_earlier(delta: Work) -> None:
     assert died.code == -9
     again = clocked("never", *COMMAND[:-1], off=BACK)
     assert again.code == 0, again.err
-    assert "going on with run" in again.err
+    assert "continuing run" in again.err
     found = outcome()
     delta.tree["output"]["table"] = "calm/out/rows"
     delta.ran()
@@ -107,10 +107,10 @@ def test_a_lost_claim_is_noticed_though_the_clock_stands(
     claim.check()  # nobody could have taken it so soon, so that nobody looks
     time.sleep(1.1)
     (tmp_path / "clock").write_text("-1.1", "utf-8")
-    assert "was taken over" in refused(RunError, claim.check)
+    assert "lease expired" in refused(RunError, claim.check)
     (tmp_path / "clock").write_text("-3", "utf-8")
     claim._heard = time.monotonic()
-    assert "was taken over" in refused(RunError, claim.check)
+    assert "lease expired" in refused(RunError, claim.check)
 
 
 def test_all_that_ask_for_the_time_of_day_are_set() -> None:

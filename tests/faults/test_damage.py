@@ -133,7 +133,7 @@ def test_damaged_scratch_is_made_anew(
     damage(monkeypatch, lake, {write}, how)
     told = lake.redcal("run")
     assert told.code == 0, told.err
-    assert "scores is scanned anew" in told.err
+    assert "scores is scanned again" in told.err
     assert result() == result("calm")
 
 

@@ -9,7 +9,8 @@ import yaml
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from redcal_spark.config.schema import EngineSection, Input, Output, Reconcile
+from redcal_spark.config.input import Input
+from redcal_spark.config.schema import EngineSection, Output, Reconcile
 from redcal_spark.config.section import Section
 from tests.fuzz import base
 from tests.fuzz.harness import Case

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 
 from redcal_spark import ReconciledPair
-from redcal_spark.core.kernel import replay
+from redcal_spark.core.rows import replay
 from tests import oracle, problems
 from tests.helpers import (
     DRAWN,

@@ -60,8 +60,8 @@ def test_a_cluster_needs_a_place_that_every_worker_sees(spark: Any) -> None:
         model = reconciler(problem, driver_budget=0)
         told = refused(UsageError, lambda: model.fit(frame))
     assert told == (
-        "scratch: must name a path or a catalog schema that every worker sees, "
-        "since this session is not a local one"
+        "scratch: is required, because this Spark session is not local; "
+        "give a path or a catalog schema that every worker can reach"
     )
 
 

@@ -140,7 +140,7 @@ def test_without_scratch_serverless_is_told(lake: Lake, serverless: list[str]) -
     del lake.tree["engine"]["scratch"]
     told = lake.redcal("run")
     assert told.code == 2
-    assert "engine.scratch: must name a path or a catalog schema" in told.err
+    assert "engine.scratch: is required, because this Spark session is not local" in told.err
 
 
 def test_the_tasks_of_the_bundle(spark: Any, tmp_path: Path) -> None:

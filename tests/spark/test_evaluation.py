@@ -18,7 +18,7 @@ from deltalake import DeltaTable, write_deltalake
 from redcal_spark.backends.backend import LocalBackend
 from redcal_spark.backends.local.store import DeltaRsStore
 from redcal_spark.backends.spark.backend import SparkBackend
-from redcal_spark.cli.evaluation_table import evaluation_json
+from redcal_spark.cli.results import evaluation_json
 from redcal_spark.config.load import load_config
 from redcal_spark.runs import start
 from redcal_spark.runs.evaluation.evaluate import evaluate

@@ -173,7 +173,7 @@ def test_a_failure_is_resumed(lake: Lake, monkeypatch: pytest.MonkeyPatch, place
     assert (row["status"], row["outputs"]) == ("failed", None)
     again = lake.redcal("run")
     assert again.code == 0, again.err
-    assert f"going on with run {row['run_id']}" in again.err
+    assert f"continuing run {row['run_id']}" in again.err
     assert outcome("second") == expected
     assert whole["patches"] == lake.runs()[0]["patches"]
     for table in ("rows", "rows_history"):
@@ -241,5 +241,5 @@ def test_killed_and_run_again(lake: Lake, moment: str) -> None:
     assert (dead["status"], dead["outputs"]) == ("running", None)
     told = lake.redcal("run")
     assert told.code == 0, told.err
-    assert f"going on with run {dead['run_id']}" in told.err
+    assert f"continuing run {dead['run_id']}" in told.err
     assert outcome("second") == expected

@@ -125,4 +125,6 @@ def test_addresses_are_left_to_spark(store: SparkStore) -> None:
     assert store.check_target("s3://bucket/rows", "output.table") is None
     told = store.check_target("out/a[b", "output.table")
     assert told is not None
-    assert told.startswith("output.table: out/a[b cannot be written: delta-rs knows no tables with")
+    assert told.startswith(
+        "output.table: out/a[b cannot be written: delta-rs cannot open tables with"
+    )

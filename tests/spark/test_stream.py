@@ -181,8 +181,8 @@ def test_killed_and_then_the_checkpoint_or_the_target_is_lost(river: River) -> N
     [dead] = river.runs()
     assert dead["rows"] is None and river.table().num_rows > 0
     for name, told in (
-        ("out/rows_checkpoint", f"is gone, and run {dead['run_id']} wrote rows through it"),
-        ("out/rows", f"is gone, and run {dead['run_id']} may have written rows to it"),
+        ("out/rows_checkpoint", f"is missing, and run {dead['run_id']} wrote rows with it"),
+        ("out/rows", f"is missing, and run {dead['run_id']} may have written rows to it"),
     ):
         Path(name).rename("elsewhere")
         found = river.stream()
@@ -271,7 +271,7 @@ def test_following_until_told_to_stop(spark: Any, river: River) -> None:
     [row] = river.runs()
     assert (row["status"], row["rows"]) == ("converged", 3 * ROWS)
     [text] = held
-    assert text is not None and f"run {row['run_id']} is doing just this: held by" in text
+    assert text is not None and f"run {row['run_id']} is already in progress: held by" in text
 
 
 # --- rows that change ---------------------------------------------------------------------------
@@ -350,8 +350,8 @@ def test_what_is_refused_before_anything_runs(river: River) -> None:
     pa.parquet.write_table(river.parts[0], "rows.parquet")
     for options, text in (
         (("--engine", "local"), "--incremental and --follow need engine.name: spark"),
-        (("--set", "output.mode=overwrite"), "output.mode: overwrite writes the whole table anew"),
-        (("--set", "input.version=0"), "input.version: one version gets no new rows"),
+        (("--set", "output.mode=overwrite"), "output.mode: overwrite replaces the whole table"),
+        (("--set", "input.version=0"), "input.version: a fixed version gets no new rows"),
         (("--set", "input.table=rows.parquet"), "rows.parquet is no Delta table"),
         (("--set", "output.table=spark_catalog.default.x"), "output.checkpoint: is required"),
         (("--set", "output.checkpoint=x"), "got 'x' (a folder of that name is ./x)"),
@@ -471,7 +471,7 @@ def test_ids_that_do_not_tell_rows_apart(river: River, with_feed: bool) -> None:
     assert told.code == 2
     assert "needs an id on every row, and no id twice in a batch:" in told.err
     assert "\n  1 rows without an id" in told.err
-    assert "\n  1 ids more than once, such as 1003\n  mend them, or " in told.err
+    assert "\n  1 ids more than once, such as 1003\n  fix them, or " in told.err
     assert len(river.found()) == ROWS
 
 

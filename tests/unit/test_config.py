@@ -16,8 +16,9 @@ import yaml
 from pydantic import ValidationError
 
 from redcal_spark.config import schema as models
+from redcal_spark.config.input import Input
 from redcal_spark.config.load import config_from_tree, load_config
-from redcal_spark.config.schema import Config, EngineSection, Input, Output, json_schema
+from redcal_spark.config.schema import Config, EngineSection, Output, json_schema
 from redcal_spark.config.section import Section
 from redcal_spark.errors import UsageError
 
@@ -454,7 +455,7 @@ YAML_PROBLEMS: list[tuple[str | bytes, str]] = [
     ("a: *b\n", "x.yaml, line 1, column 4: found undefined alias 'b': 'a: *b'"),
     (
         BOMB,
-        "x.yaml, line 6, column 5: aliases blow this up to too many values: "
+        "x.yaml, line 6, column 5: aliases expand this to too many values: "
         "'a5: &a5 [*a4, *a4, *a4, *a4, *a4, *a4, *a4, *a4, *a4, *a4]'",
     ),
     ("[" * 5000, "x.yaml: is nested too deeply"),
@@ -867,9 +868,9 @@ def test_a_loss_file_beside_the_config_file(load: Load, tmp_path: Path) -> None:
     with pytest.raises(UsageError) as refused:
         of("l.csv")
     assert str(refused.value) == (
-        "conf/x.yaml: 1 problem\n  losses.l: l.csv: there are two that differ: write ./l.csv for "
-        "the one in the working folder, which is meant now, or conf/l.csv for the one beside the "
-        "config file"
+        "conf/x.yaml: 1 problem\n  losses.l: l.csv: two files have this name and differ: write "
+        "./l.csv for the one in the working folder, or conf/l.csv for the one beside the config "
+        "file"
     )
     assert of("./l.csv").losses["l"].costs == ((0.0, 2.0), (1.0, 0.0))
     assert of("conf/l.csv").losses["l"].costs == ((0.0, 1.0), (1.0, 0.0))

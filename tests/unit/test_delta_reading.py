@@ -295,21 +295,21 @@ def test_columns_that_were_widened() -> None:
 @pytest.mark.parametrize(
     ("log", "why"),
     [
-        ({"readers": ["shinyNew"]}, "it does not know the reader feature shinyNew"),
-        ({"readers": ["catalogManaged"]}, "it does not know the reader feature catalogManaged"),
-        ({"readers": 4}, "it does not know the reader version 4"),
+        ({"readers": ["shinyNew"]}, "it does not support the reader feature shinyNew"),
+        ({"readers": ["catalogManaged"]}, "it does not support the reader feature catalogManaged"),
+        ({"readers": 4}, "it does not support the reader version 4"),
         (
             {"readers": ["variantShredding", "deletionVectors"]},
-            "it does not know the reader feature variantShredding",
+            "it does not support the reader feature variantShredding",
         ),
         (
             {"readers": ["typeWidening", "deletionVectors", "vacuumProtocolCheck"]},
-            "it does not know the reader features typeWidening, vacuumProtocolCheck beside "
+            "it does not support the reader features typeWidening, vacuumProtocolCheck beside "
             "deletionVectors",
         ),
         (
             {"readers": 2, "properties": {"delta.columnMapping.mode": "shape"}},
-            "it does not know the column mapping 'shape'",
+            "it does not support the column mapping 'shape'",
         ),
         (
             {"properties": BY_NAME},
@@ -376,15 +376,18 @@ def test_an_older_version_that_asks_for_more() -> None:
     [
         (
             {"writers": ["clustering", "domainMetadata", "appendOnly"]},
-            "it does not know the table's writer features clustering, domainMetadata",
+            "it does not support the table's writer features clustering, domainMetadata",
         ),
-        ({"writers": ["rowTracking"]}, "it does not know the table's writer feature rowTracking"),
-        ({"writers": ["shinyNew"]}, "it does not know the table's writer feature shinyNew"),
-        ({"writers": 8}, "it does not know the writer version 8"),
-        ({"writers": 6}, "it does not know the table's writer feature identityColumns"),
+        (
+            {"writers": ["rowTracking"]},
+            "it does not support the table's writer feature rowTracking",
+        ),
+        ({"writers": ["shinyNew"]}, "it does not support the table's writer feature shinyNew"),
+        ({"writers": 8}, "it does not support the writer version 8"),
+        ({"writers": 6}, "it does not support the table's writer feature identityColumns"),
         (
             {"readers": ["typeWidening"], "writers": ["typeWidening"]},
-            "it does not know the table's writer feature typeWidening",
+            "it does not support the table's writer feature typeWidening",
         ),
         (
             {

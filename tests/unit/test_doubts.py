@@ -20,7 +20,7 @@ from redcal_spark.errors import FitWarning
 
 COSTS = [[0, 5], [1, 0]]
 FEW = (
-    "the fit rests on 5 rows, where an event of one row reaches {}, and may not hold on other rows"
+    "the fit uses only 5 rows, where an event of one row reaches {}, and may not hold on other rows"
 )
 ALIKE = (
     "loss 't': every action costs the same in each class, so that no action is ever worse than "
@@ -72,11 +72,11 @@ def test_a_small_beta() -> None:
 @pytest.mark.parametrize(
     ("rows", "eta", "told"),
     [
-        (1, 0.5, "the fit rests on 1 row, where an event of one row reaches {}, and"),
-        (5, 0.05, "the fit rests on 5 rows, where an event of one row reaches {}, and"),
-        (99, 0.05, "the fit rests on 99 rows, where an event of 5 rows reaches {}, and"),
+        (1, 0.5, "the fit uses only 1 row, where an event of one row reaches {}, and"),
+        (5, 0.05, "the fit uses only 5 rows, where an event of one row reaches {}, and"),
+        (99, 0.05, "the fit uses only 99 rows, where an event of 5 rows reaches {}, and"),
         (100, 0.05, None),
-        (1_000, 0.001, "the fit rests on 1,000 rows, where an event of one row reaches {}, and"),
+        (1_000, 0.001, "the fit uses only 1,000 rows, where an event of one row reaches {}, and"),
         (1_001, 0.001, None),  # one row is less than a thousandth of them
     ],
 )
@@ -95,7 +95,7 @@ def test_how_few_is_few(rows: int, eta: float, told: str | None) -> None:
 
 def test_decision_calibration_has_no_eta() -> None:
     parameters = Parameters(algorithm="decision_calibration")
-    assert few_rows(parameters, 5) == "the fit rests on 5 rows and may not hold on other rows"
+    assert few_rows(parameters, 5) == "the fit uses only 5 rows and may not hold on other rows"
     assert few_rows(parameters, 100) is None
 
 

@@ -85,8 +85,8 @@ def test_signs_that_delta_rs_takes_for_parts_of_an_address(
     assert code == 2
     place = os.path.join(os.getcwd(), f"out/x{sign}y")
     assert err.splitlines()[0] == (
-        f"redcal run: output.table: out/x{sign}y cannot be written: delta-rs knows no tables with "
-        f"{sign!r} in their path ({place}); rename the folder"
+        f"redcal run: output.table: out/x{sign}y cannot be written: delta-rs cannot open tables "
+        f"with {sign!r} in their path ({place}); rename the folder"
     )
     for command in ("log", "runs", "evaluate", "export", "resume"):
         code, err = redcal(command, output__table=f"out/x{sign}y")
@@ -96,11 +96,11 @@ def test_signs_that_delta_rs_takes_for_parts_of_an_address(
     os.rename("plain", f"x{sign}y")
     code, err = redcal(input__table=f"x{sign}y")
     assert code == 2
-    assert err.startswith(f"redcal check: x{sign}y: delta-rs knows no tables with ")
+    assert err.startswith(f"redcal check: x{sign}y: delta-rs cannot open tables with ")
     os.makedirs(f"deep{sign}er")
     os.chdir(f"deep{sign}er")
     code, err = redcal("run", input__table="../scores.csv", output__table="out/rows")
-    assert code == 2 and "delta-rs knows no tables with" in err
+    assert code == 2 and "delta-rs cannot open tables with" in err
 
 
 def test_files_are_read_whatever_signs_are_in_their_names(redcal: Callable[..., Told]) -> None:

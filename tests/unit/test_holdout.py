@@ -19,12 +19,13 @@ from redcal_spark.certificate.certify import Certificate, Check, certify
 from redcal_spark.certificate.intervals import Interval, Level
 from redcal_spark.core.blocks import Block
 from redcal_spark.core.history import Holdout, Measured, Point, added, history, points, segments
-from redcal_spark.core.kernel import Rows, Rules
+from redcal_spark.core.kernel import Rules
 from redcal_spark.core.losses import Loss, LossFamily
 from redcal_spark.core.metrics import measure
 from redcal_spark.core.packing import pack_block, unpack_changes
 from redcal_spark.core.paired import Moments, Paired, Range, brier_ranges
 from redcal_spark.core.patches import Patch
+from redcal_spark.core.rows import Rows
 from tests import oracle, problems
 from tests.helpers import fit_gathered, gathered
 from tests.oracle import ALGORITHMS, ONE, Problem

@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 
 from redcal_spark import Reconciler
 from redcal_spark.core.buffers import Buffers
-from redcal_spark.core.fixed_point import MAX_CLASSES, ONE
+from redcal_spark.core.fixed_point import ONE
 from redcal_spark.core.kernel import respond
-from redcal_spark.core.losses import Loss, LossFamily, best_response, cheapest
+from redcal_spark.core.losses import Loss, LossFamily
+from redcal_spark.core.responses import best_response, cheapest
 from redcal_spark.errors import GridWarning, InputError, UsageError
+from redcal_spark.settings import MAX_CLASSES
 from tests import oracle, problems
 from tests.helpers import DRAWN, fit, fitted, refused, same_as
 from tests.oracle import Problem

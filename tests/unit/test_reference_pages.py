@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redcal_spark import Reconciler
-from redcal_spark.core.splits import HashSplit, hash_column
+from redcal_spark.core.splits import HashSplit, check_split, hash_column
 from redcal_spark.errors import InputError
 from tests.e2e.work import CLASSES, LOSSES, scores
 from tests.helpers import DRAWN, batches_of, fit, quietly, refused
@@ -112,7 +112,7 @@ def test_many_rows_by_the_decimal_that_was_written(fraction: float) -> None:
 )
 def test_other_types_are_refused_as_the_page_says(type_: pa.DataType) -> None:
     schema = pa.schema([("id", type_)])
-    told = refused(InputError, lambda: HashSplit("id", 0.5).check(schema, "the data"))
+    told = refused(InputError, lambda: check_split(HashSplit("id", 0.5), schema, "the data"))
     assert told == (
         f"id column 'id' has type {type_}; a split by hash needs integers or text: cast it to text"
     )

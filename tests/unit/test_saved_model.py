@@ -93,6 +93,15 @@ def test_a_line_of_the_log_is_one_json_object_with_exactly_the_fields(algorithm:
     assert PatchLog.from_json(log.to_json()) == log
 
 
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_patch_can_be_made_of_its_event(algorithm: str) -> None:
+    pair = fit(problem(algorithm))
+    for patch in pair.log:
+        others = {name: getattr(patch, name) for name in ("step", "round", "model", "rows", "phi")}
+        assert Patch.of(patch.event(pair.losses), pair.losses, **others) == patch
+        assert patch.kind in pair.parameters.kinds
+
+
 def test_a_patch_by_hand() -> None:
     line = (
         '{"step": 0, "round": 0, "kind": "score", "model": 1, "loss": null, "a1": null, '

@@ -314,7 +314,7 @@ def test_a_piece_whose_file_vacuum_removed_meanwhile() -> None:
     pieces = list(STORE.open("t", version=0).pieces(["n"]))
     file.unlink()
     told = refused(RunError, lambda: list(pieces[3]))
-    assert told.startswith("t: version 0 can no longer be read: files of it are gone")
+    assert told.startswith("t: version 0 can no longer be read: its files are gone")
 
 
 def test_few_row_groups_are_read_in_order_a_batch_a_piece() -> None:
@@ -551,7 +551,7 @@ def test_targets_elsewhere(name: str) -> None:
     told = STORE.check_target(name, "k")
     assert told is not None and told.startswith(f"k: {name} cannot be written: the local engine")
     told = refused(InputError, lambda: STORE.open(name))
-    assert told.startswith(f"{name}: no such file or folder; the local engine knows")
+    assert told.startswith(f"{name}: no such file or folder; the local engine uses")
 
 
 # --- types ----------------------------------------------------------------------------------------

@@ -13,18 +13,10 @@ from redcal_spark.backends.threads import blas, cores, ordered
 from redcal_spark.core.buffers import Buffers
 from redcal_spark.core.events import Disagreement
 from redcal_spark.core.fixed_point import Ints
-from redcal_spark.core.kernel import (
-    BlockScan,
-    Index,
-    Rows,
-    Rules,
-    classify,
-    event_counts,
-    in_some_event,
-    region_of,
-)
+from redcal_spark.core.kernel import BlockScan, Index, Rules, classify, event_counts
 from redcal_spark.core.metrics import Totals, brier_sum, pair_counts
 from redcal_spark.core.patches import Patch
+from redcal_spark.core.rows import Rows
 from redcal_spark.core.sums import (
     GapSums,
     Residuals,
@@ -124,12 +116,9 @@ class LocalEngine:
         known, j = self.gaps(), patch.coordinate
         assert j is not None
         new = self._gap_sums([j])
-        for old, fresh in (
-            (known.rows, new.rows),
-            (known.labels, new.labels),
-            *zip(known.scores, new.scores, strict=True),
-        ):
-            old[:, j] = fresh[:, j]
+        fresh = new.to_arrays()
+        for name, old in known.to_arrays().items():
+            old[:, j] = fresh[name][:, j]
 
     def close(self) -> None:
         self._parts, self._rooms = [], []
@@ -151,10 +140,8 @@ class LocalEngine:
         return self._parts[0].f[0].shape[1] if self._parts else 0
 
     def _gap_sums(self, coordinates: Iterable[int]) -> GapSums:
-        wanted = list(coordinates)
-        d = self._n_classes()
-        rows, labels, one, two = (np.zeros((2, d), np.int64) for _ in range(4))
-        empty = GapSums(rows, labels, (one, two))
+        wanted, shape = list(coordinates), (2, self._n_classes())
+        empty = GapSums(*(np.zeros(shape, np.int64) for _ in range(4)))
         found = self._each(lambda part: gap_sums(part.current(), self.rules, wanted), self._parts)
         return sum(found, empty)
 
@@ -171,7 +158,7 @@ class LocalEngine:
         """Drop rows outside every event once they are half of what is held."""
         held = sum(map(len, self._parts))
         if 2 * sum(int(c.sum()) for c in self._counts) < held:
-            kept = [part.take(np.flatnonzero(in_some_event(part.events))) for part in self._parts]
+            kept = [part.take(part.active()) for part in self._parts]
             self._parts = [part for part in kept if len(part)]
 
 
@@ -224,10 +211,8 @@ class LocalRegion:
         self._known = None
 
         def shift(piece: Rows) -> None:
-            if patch.kind == "reconcile":
-                rows = np.arange(len(piece))
-            else:
-                rows = piece.in_region(patch.model, region_of(patch, piece.rules.losses))
+            whole = patch.kind == "reconcile"
+            rows = np.arange(len(piece)) if whole else piece.acted_on(patch)
             piece.shift(patch.model, rows, patch.shift)
 
         list(self._each(shift, self._pieces))

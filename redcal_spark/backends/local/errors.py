@@ -24,7 +24,7 @@ def odd_signs(name: str) -> str | None:
     found = ODD_SIGNS.search(os.path.abspath(name))
     if found is None:
         return None
-    return f"delta-rs knows no tables with {found[0]!r} in their path ({os.path.abspath(name)})"
+    return f"delta-rs cannot open tables with {found[0]!r} in their path ({os.path.abspath(name)})"
 
 
 def is_delta(name: str) -> bool:

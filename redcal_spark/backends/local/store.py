@@ -68,7 +68,7 @@ class DeltaRsStore:
             if version is not None:
                 raise InputError(
                     f"{name}: has no version {version}: only Delta tables have versions, and "
-                    "this is none"
+                    "this is not one"
                 )
             return open_files(name, separator, fractions)
         if (odd := odd_signs(name)) is not None:
@@ -203,7 +203,7 @@ class DeltaRsStore:
             ours = isinstance(err, RedcalError)
             if isinstance(err, CommitFailedError):
                 raise ConflictError(
-                    f"{name}: another run wrote it meanwhile; start this one again"
+                    f"{name}: commit conflict: another run wrote it meanwhile; start this run again"
                 ) from err
             if (isinstance(err, Exception) or is_panic(err)) and not ours:
                 raise RunError(f"{name}: could not be written: {first_line(err)}") from err

@@ -17,12 +17,12 @@ from redcal_spark.backends.local.engine import LocalEngine
 from redcal_spark.backends.spark.stored_blocks import Keep, Stored
 from redcal_spark.backends.spark.tasks import blocks_of
 from redcal_spark.backends.threads import ordered
+from redcal_spark.core.additive import Array
 from redcal_spark.core.blocks import Block
 from redcal_spark.core.events import Disagreement
 from redcal_spark.core.fixed_point import Ints
 from redcal_spark.core.kernel import BlockScan, Rules, scan
 from redcal_spark.core.metrics import Totals
-from redcal_spark.core.packing import Array
 from redcal_spark.core.patches import Patch
 from redcal_spark.core.sums import GapSums, Residuals, Sums
 
@@ -113,9 +113,7 @@ class SparkEngine:
             return self._local.gaps()
         if self._stored.rewrite_pays:
             self._stored.rewrite("all")
-        found = self._stored.ask("gaps")
-        scores = found["scores_1"], found["scores_2"]
-        return GapSums(found["rows"], found["labels"], scores)
+        return GapSums.from_arrays(self._stored.ask("gaps"))
 
     def patch(self, patch: Patch) -> None:
         if self._local is not None:
@@ -145,12 +143,12 @@ class _Everywhere:
         self._stored = engine._stored
 
     def sums(self) -> Sums:
-        return _sums(self._stored.ask("sums"))
+        return Sums.from_arrays(self._stored.ask("sums"), "sum_")
 
     def residuals(self, model: int) -> Residuals:
         if self._stored.rewrite_pays:
             self._stored.rewrite("all")
-        return _residuals(self._stored.ask("residuals", model))
+        return Residuals.from_arrays(self._stored.ask("residuals", model))
 
     def patch(self, patch: Patch) -> None:
         self._stored.pending.append(patch)
@@ -169,7 +167,7 @@ class _Frozen(_Everywhere):
         self._written = written
 
     def sums(self) -> Sums:
-        return _sums(self._stored.statistics(self._written, Pass("event")))
+        return Sums.from_arrays(self._stored.statistics(self._written, Pass("event")), "sum_")
 
     def patch(self, patch: Patch) -> None:
         super().patch(patch)
@@ -207,15 +205,6 @@ class _HandedOver:
 def _event_counts(found: dict[str, Array], rules: Rules) -> list[Ints]:
     none = [np.zeros((x.n_actions, x.n_actions), np.int64) for x in rules.losses.losses]
     return [found.get(f"events.{i}", zero) for i, zero in enumerate(none)]
-
-
-def _sums(found: dict[str, Array]) -> Sums:
-    scores = found["sum_scores_1"], found["sum_scores_2"]
-    return Sums(int(found["sum_rows"][0]), found["sum_labels"], scores)
-
-
-def _residuals(found: dict[str, Array]) -> Residuals:
-    return Residuals(found["counts"], found["labels"], found["scores"])
 
 
 def scans_of(blocks: Sequence[Block], rules: Rules, threads: int | None) -> list[BlockScan]:

@@ -18,6 +18,7 @@ from redcal_spark.backends.spark.scan import DRIVER_BUDGET, SparkScan, nameless
 from redcal_spark.backends.spark.scratch import Scratch
 from redcal_spark.backends.spark.ship import ship_package
 from redcal_spark.backends.spark.tasks import DDL, ApplyTask, ProblemsTask, dense_batch
+from redcal_spark.core.arrow import empty_batch
 from redcal_spark.core.columns import Columns, Layout, plan
 from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.output_columns import OutputNames
@@ -133,8 +134,7 @@ def apply_to_frame(
     fitted.check_layout(layout)
     schema = arrow_schema(frame)
     names.check(schema.names, skip, "the data")
-    nothing = pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
-    new = fitted.apply_batch(nothing, layout, names, skip=skip).schema
+    new = fitted.apply_batch(empty_batch(schema), layout, names, skip=skip).schema
     added = [
         StructField(field.name, from_arrow_type(field.type), True)
         for field in list(new)[len(schema) :]

@@ -116,4 +116,4 @@ def _in_words(told: Any, shown: list[Any]) -> list[str]:
         lines.append(f"{told['nulls']:,} rows without an id")
     if told["twice"]:
         lines.append(f"{told['twice']:,} ids more than once, such as {', '.join(map(str, shown))}")
-    return [*lines, "mend them, or start anew with output.mode: append and another output.table"]
+    return [*lines, "fix them, or start again with output.mode: append and another output.table"]

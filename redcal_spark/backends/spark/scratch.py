@@ -68,8 +68,8 @@ class Scratch:
     def _next(self) -> str:
         if self.place is None:
             raise UsageError(
-                f"{setting('scratch')}: must name a path or a catalog schema that every worker "
-                "sees, since this session is not a local one"
+                f"{setting('scratch')}: is required, because this Spark session is not local; "
+                "give a path or a catalog schema that every worker can reach"
             )
         if not self._made:
             self.remove_leftovers()

@@ -10,9 +10,10 @@ from pyspark.sql.functions import col
 from redcal_spark.backends.counters import Pass
 from redcal_spark.backends.spark.scratch import Scratch
 from redcal_spark.backends.spark.tasks import DDL, AskTask, BlockState, KeepTask, Question, add_up
+from redcal_spark.core.additive import Array
 from redcal_spark.core.events import Disagreement
 from redcal_spark.core.kernel import Rules
-from redcal_spark.core.packing import Array, unpack
+from redcal_spark.core.packing import unpack
 from redcal_spark.core.patches import Patch
 
 Keep = Literal["all", "active", "frozen"] | Disagreement

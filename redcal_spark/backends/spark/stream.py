@@ -39,7 +39,7 @@ from redcal_spark.backends.store import Commit, rows_of, run_of
 from redcal_spark.backends.target import RUN_ID, Existing, Target, target_of
 from redcal_spark.config.redaction import Redaction
 from redcal_spark.config.schema import Config
-from redcal_spark.config.section import sibling
+from redcal_spark.config.tables import sibling
 from redcal_spark.core.fitted import Fitted
 from redcal_spark.errors import InputError, RunError, UsageError
 
@@ -86,20 +86,20 @@ def stream_of(store: Any, config: Config, pair: Fitted, model: tuple[str, str]) 
     problems = []
     if target.mode == "overwrite":
         problems.append(
-            "output.mode: overwrite writes the whole table anew; rows as they arrive need append, "
-            "or merge on input.id"
+            "output.mode: overwrite replaces the whole table; a stream needs append, or merge on "
+            "input.id"
         )
     if given.version is not None:
-        problems.append("input.version: one version gets no new rows; leave it out")
+        problems.append("input.version: a fixed version gets no new rows; leave it out")
     if any(given.score_table(number) is not None for number in (1, 2)):
-        problems.append("input: rows as they arrive are read from one table; join them beforehand")
+        problems.append("input: a stream reads one table; join the scores into it first")
     checkpoint = config.output.checkpoint
     if checkpoint is None and Place(target.table).is_path:
         checkpoint = sibling(target.table, "checkpoint")
     if checkpoint is None:
         problems.append(
-            "output.checkpoint: is required, since output.table is a name in a catalog: a path "
-            "where the stream keeps how far it is"
+            "output.checkpoint: is required, because output.table is a catalog name: give a path "
+            "where the stream keeps its offset"
         )
     elif not Place(checkpoint).is_path:
         here = f"a folder of that name is ./{checkpoint}"
@@ -146,8 +146,8 @@ class SparkStream:
         self.identity: dict[str, Any] = table.identity()
         if self.identity["kind"] != "delta":
             raise UsageError(
-                f"input.table: {self.source} is no Delta table; only of a Delta table can be told "
-                "which rows are new"
+                f"input.table: {self.source} is not a Delta table; only a Delta table tracks which "
+                "rows are new"
             )
         self._empty = self._applied(table.frame.limit(0))
         self.store.check_rows(self.target, arrow_schema(self._empty))
@@ -178,7 +178,7 @@ class SparkStream:
                 raise UsageError(
                     f"output.checkpoint: {self.checkpoint} belongs to another {what}: {theirs}"
                     f"{' as it was then' if theirs == ours else f', not {ours}'} (begun "
-                    f"{owner.begun_at}); name another one to start anew"
+                    f"{owner.begun_at}); name another checkpoint to start again"
                 )
 
     @property
@@ -200,9 +200,9 @@ class SparkStream:
         again = "replaced" if self.target.mode == "merge" else "appended once more"
         return (
             f"output.checkpoint: {self.checkpoint} belongs to another model: {owner.model_name}, "
-            f"not {self.model_name}. --switch-model goes on from there with this one, and rows "
-            f"already written keep their scores; another output.checkpoint starts anew, and all "
-            f"rows are {again}"
+            f"not {self.model_name}. --switch-model continues from its offset with the new model; "
+            f"rows already written keep their scores. Another output.checkpoint starts from the "
+            f"first row; all rows are then {again}"
         )
 
     # --- running --------------------------------------------------------------------------------
@@ -285,12 +285,12 @@ class SparkStream:
                     self._open()
                 if self._empty.schema == before:
                     raise self._explain(err) from err
-                log.info("%s has other columns now: going on with them", self.source)
+                log.info("the schema of %s changed: continuing with its new columns", self.source)
                 self._ready(commit)
                 continue
             if every is None and not ended:
                 raise RunError(
-                    "told to stop before all rows were written; the same command goes on from here"
+                    "stopped before all rows were written; the same command continues from here"
                 )
             return
 
@@ -389,10 +389,10 @@ class SparkStream:
         if self.target.mode == "append":
             ways.append("then output.mode: merge, with another output.table and checkpoint")
         else:  # rows that were removed before the feed began would stay in the old one
-            ways.append("then start anew with another output.table and checkpoint")
+            ways.append("then start again with another output.table and checkpoint")
         return InputError(
-            f"{self.source}: {what} changed or removed rows, and this stream can follow a table "
-            "that rows are added to, no other. Changes are followed through the change data feed:\n"
+            f"{self.source}: {what} changed or removed rows, and this stream reads appended rows "
+            "only. To read changes, use the change data feed:\n"
             f"  {', '.join(ways)}\n"
             "  or write the table as it is now with a plain: redcal apply"
         )

@@ -24,16 +24,15 @@ except ImportError as err:
         "before Spark starts"
     ) from None
 
+from redcal_spark.core.additive import Array
 from redcal_spark.core.blocks import Block
 from redcal_spark.core.columns import Layout
 from redcal_spark.core.events import Disagreement
-from redcal_spark.core.fixed_point import Ints
 from redcal_spark.core.history import Measured, added
-from redcal_spark.core.kernel import Rows, Rules, event_counts, in_some_event
+from redcal_spark.core.kernel import Rules, event_counts
 from redcal_spark.core.metrics import Totals
 from redcal_spark.core.output_columns import OutputNames, extend
 from redcal_spark.core.packing import (
-    Array,
     pack,
     pack_block,
     pack_changes,
@@ -43,6 +42,7 @@ from redcal_spark.core.packing import (
 from redcal_spark.core.patches import Patch
 from redcal_spark.core.reading import BadRows, read
 from redcal_spark.core.roles import UNKNOWN, Roles
+from redcal_spark.core.rows import Rows
 from redcal_spark.core.scan import Scanner, ScanResult
 from redcal_spark.core.sums import gap_sums, residuals, sums
 
@@ -152,10 +152,7 @@ class KeepTask:
             return np.arange(len(rows))
         if self.keep == "frozen":
             return rows.frozen if rows.frozen is not None else np.arange(0)
-        rows.settle()
-        if self.keep == "active":
-            return np.flatnonzero(in_some_event(rows.events))
-        return rows.in_event(self.keep)
+        return rows.active() if self.keep == "active" else rows.in_event(self.keep)
 
 
 @dataclass(frozen=True)
@@ -269,25 +266,12 @@ def answer(rows: Rows, question: Question, model: int = 0) -> dict[str, Array]:
         counts = event_counts(rows.events, rules.losses)
         return {f"events.{i}": c for i, c in enumerate(counts)}
     if question == "residuals":
-        found = residuals(rows, model)
-        return {"counts": found.counts, "labels": found.labels, "scores": found.scores}
+        return residuals(rows, model).to_arrays()
     block = rows.current()
     if question == "gaps":
-        gaps = gap_sums(block, rules, range(*rules.coordinates.indices(block.n_classes)))
-        return {
-            "rows": gaps.rows,
-            "labels": gaps.labels,
-            "scores_1": gaps.scores[0],
-            "scores_2": gaps.scores[1],
-        }
-    total = sums(block)
-    count: Ints = np.array([total.rows], np.int64)
-    return {
-        "sum_rows": count,
-        "sum_labels": total.labels,
-        "sum_scores_1": total.scores[0],
-        "sum_scores_2": total.scores[1],
-    }
+        coordinates = range(*rules.coordinates.indices(block.n_classes))
+        return gap_sums(block, rules, coordinates).to_arrays()
+    return sums(block).to_arrays("sum_")
 
 
 def add_up(total: dict[str, Array], more: dict[str, Array]) -> None:

@@ -41,8 +41,8 @@ from redcal_spark.runs.ledger import UNFINISHED, RunRow, cell_digests
 
 OF_A_RUN = re.compile(r"\d{8}T\d{6}-[0-9a-f]{6}")
 STREAMED = (
-    "that these are the rows that came to the source meanwhile: a stream does not say which ones "
-    "it read"
+    "that these are the rows that came to the source meanwhile: a stream does not record which "
+    "rows it read"
 )
 
 
@@ -134,8 +134,8 @@ def _evaluate(
             return
         names = sorted({name[1] for name in VARIABLE.finditer(row.config) if name[1]})
         if names and job.digest != row.config_digest:
-            why = f"the configuration of run {row.run_id} has environment variables, and with "
-            why += f"their values of today it is another one: set {', '.join(names)} as then"
+            why = f"the configuration of run {row.run_id} uses environment variables, and a "
+            why += f"value has changed since: set {', '.join(names)} as it was then"
             evaluation.checked.append(Checked("run", row.run_id, job.tables.runs, unchecked=[why]))
             return
         if _of_another_configuration(job, row):
@@ -236,12 +236,12 @@ def _redone(job: Job, row: RunRow, written: Written | None) -> tuple[Source, Red
     if written is None:
         return f"the input of run {row.run_id} is gone, and it wrote no rows: {why}"
     if job.config.output.mode == "merge" and written.everything.count() != row.rows:
-        return f"{why}; and {job.tables.table} has rows of other runs, which nothing tells apart"
+        return f"{why}; and {job.tables.table} has rows of other runs, and nothing separates them"
     try:
         left = input_left(job, row, written, why)
         return left, redo(left.job)
     except RedcalError as err:
-        return f"{why}; and the written rows do not do instead: {err}"
+        return f"{why}; and the written rows cannot replace it: {err}"
 
 
 def _certified(
@@ -338,7 +338,7 @@ def _applied_rows(
         return Checked("rows", row.run_id, name, unchecked=[why])
     if row.command == "stream":
         if job.config.output.mode != "append":
-            why = f"{name}: which rows a stream merged cannot be told"
+            why = f"{name}: which rows a stream merged is not recorded"
             return Checked("rows", row.run_id, name, unchecked=[why])
         source = input_left(job, row, written, STREAMED)
     elif isinstance(source, str):

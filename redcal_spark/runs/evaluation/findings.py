@@ -75,7 +75,7 @@ def _json(finding: Difference) -> dict[str, Any]:
         "problem": finding.problem,
         "column": finding.column,
         "row": _plain(finding.row),
-        "found": _plain(finding.found),
+        "found": _plain(finding.actual),
         "expected": _plain(finding.expected),
     }
 

@@ -1,0 +1,75 @@
+"""Rules between keys, over the data as given: some of it may be wrong or missing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from redcal_spark.config.section import KeyPath, Refusal, as_list, as_mapping, dotted, plain
+from redcal_spark.config.tables import SIDE_TABLES, place_of, sibling
+
+MODELS = ("model_1", "model_2")
+
+
+def repeats(key: str, names: object) -> Iterator[Refusal]:
+    seen: dict[str, int] = {}
+    for index, name in enumerate(as_list(names)):
+        if isinstance(name, str) and seen.setdefault(name, index) != index:
+            yield (key, index), f"is the same as {key}[{seen[name]}]"
+
+
+def missing_keys(data: Mapping[str, Any]) -> Iterator[Refusal]:
+    """What one section needs of another."""
+    algorithm = as_mapping(data.get("reconcile")).get("algorithm", "redcal")
+    needed = algorithm in ("redcal", "decision_calibration", "dc_then_redcal")
+    if needed and not data.get("losses"):
+        yield ("losses",), f"is required for {algorithm}"
+    merges = as_mapping(data.get("output")).get("mode") == "merge"
+    if merges and as_mapping(data.get("input")).get("id") is None:
+        yield ("input", "id"), "is required for output.mode: merge"
+    guard = as_mapping(data.get("reconcile")).get("guard")
+    if guard == "best_prefix" and as_mapping(data.get("input")).get("split") is None:
+        yield ("reconcile", "guard"), "best_prefix needs holdout rows: set input.split"
+
+
+def unequal_sizes(data: Mapping[str, Any]) -> Iterator[Refusal]:
+    """Everything that tells the number of classes must tell the same."""
+    given = as_mapping(data.get("input"))
+    sizes: list[tuple[KeyPath, int]] = [(("input", "classes"), len(as_list(given.get("classes"))))]
+    for key in MODELS:
+        sizes.append((("input", key), len(as_list(given.get(key)))))
+        columns = as_list(as_mapping(given.get(key)).get("columns"))
+        sizes.append((("input", key, "columns"), len(columns)))
+    for name, loss in as_mapping(data.get("losses")).items():
+        rows = as_list(as_mapping(plain(loss)).get("costs"))
+        sizes.append((("losses", name, "costs"), len(as_list(rows[0])) if rows else 0))
+    # What is shorter is not a list, or is refused on its own.
+    sizes = [(path, size) for path, size in sizes if size >= 2]
+    for path, size in sizes[1:]:
+        first, expected = sizes[0]
+        if size != expected:
+            yield path, f"is for {size} classes, but {dotted(first)} is for {expected}"
+
+
+def shared_tables(data: Mapping[str, Any]) -> Iterator[Refusal]:
+    """No output may overwrite an input or another output."""
+    given, output = as_mapping(data.get("input")), as_mapping(data.get("output"))
+    taken = {place_of(given.get("table")): "input.table"}
+    for key in MODELS:
+        taken.setdefault(place_of(as_mapping(given.get(key)).get("table")), f"input.{key}.table")
+    table = output.get("table")
+    for key in ("table", *SIDE_TABLES, "checkpoint"):
+        name = output.get(key)
+        if name is None and isinstance(table, str):
+            name = sibling(table, key)
+        place = place_of(name)
+        if place is None:
+            continue
+        if taken.setdefault(place, f"output.{key}") != f"output.{key}":
+            yield ("output", key), f"is the same table as {taken[place]}"
+        for folder, source in taken.items():
+            # the next run would read what this one wrote; VACUUM would empty a checkpoint
+            kept_out = source.startswith("input.") or key == "checkpoint"
+            if folder and kept_out and place.startswith(folder + os.sep):
+                yield ("output", key), f"is inside the folder of {source}"
