@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from fractions import Fraction
@@ -17,13 +17,17 @@ import pyarrow as pa
 from hypothesis import settings
 
 from redcal_spark import ReconciledPair, Reconciler
+from redcal_spark.backends.local.backend import LocalScan
+from redcal_spark.backends.local.scan import scan_pieces
 from redcal_spark.core.blocks import Block, label_rows
 from redcal_spark.core.columns import Layout
 from redcal_spark.core.kernel import Rules
 from redcal_spark.core.patches import PatchLog
 from redcal_spark.core.rows import Rows
-from redcal_spark.core.scan import ScanResult
+from redcal_spark.core.scan import ScanResult, each_alone
+from redcal_spark.core.splits import Split
 from redcal_spark.errors import GridWarning, ScoreWarning
+from redcal_spark.model.fit import fit_scanned
 from tests import oracle
 from tests.oracle import ONE, Grid, Patch, Problem
 
@@ -127,8 +131,20 @@ def gathered(
         blocks.reverse()
     with quietly():
         model = reconciler(problem, threads)
-        found, layout = model.gather(blocks, blocks[0].schema, "the data")
+        found, layout = gather(model, blocks, blocks[0].schema)
     return model, found, layout
+
+
+def gather(
+    model: Reconciler,
+    blocks: Iterable[pa.RecordBatch],
+    schema: pa.Schema,
+    split: Split | None = None,
+    **changes: Any,
+) -> tuple[ScanResult, Layout]:
+    """The one scan of a reconciler's problem, but for some changes of it."""
+    problem = replace(model.problem, **changes)
+    return scan_pieces(problem, each_alone(blocks), schema, "the data", split, None, model.threads)
 
 
 def fit_blocks(
@@ -136,7 +152,14 @@ def fit_blocks(
 ) -> ReconciledPair:
     """Through the local engine, with blocks of these sizes."""
     model, found, layout = gathered(problem, sizes, threads, reverse)
-    return model.fit_gathered(found, layout)
+    return fit_gathered(model, found, layout)
+
+
+def fit_gathered(
+    model: Reconciler, found: ScanResult, layout: Layout, log: Sequence[Any] = (), **watching: Any
+) -> ReconciledPair:
+    """Through the local engine, from the start or from a log."""
+    return fit_scanned(model.problem, LocalScan(found, layout, model.threads), log, **watching)
 
 
 def prefix(log: Sequence[Patch]) -> PatchLog:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
-from redcal_spark.cli.open_job import job_of, model_of, renamed, watched_job
+from redcal_spark.cli.open_job import job_of, model_of, renamed
 from redcal_spark.cli.results import (
     console_of,
     evaluation_json,
@@ -33,6 +33,7 @@ from redcal_spark.model.pair import ReconciledPair
 from redcal_spark.report.compare_chart import check_chart, write_chart
 from redcal_spark.report.data import Report
 from redcal_spark.report.write import path_on_demand, write_report
+from redcal_spark.runs import start
 from redcal_spark.runs.claim import is_dead
 from redcal_spark.runs.compare import compare_job
 from redcal_spark.runs.evaluation.evaluate import evaluate as evaluate_job
@@ -41,14 +42,14 @@ from redcal_spark.runs.explain_row import explain_id
 from redcal_spark.runs.job import Job
 from redcal_spark.runs.prune import compact, prune, prune_lines, record_export
 from redcal_spark.runs.signals import asked_to_stop
-from redcal_spark.runs.stream import StreamJob
+from redcal_spark.runs.stream import stream
 
 
 def check(options: argparse.Namespace) -> int:
     job = job_of(options)
     layout = job.check(ids=options.ids)
     rows = job.input.count()
-    if rows is not None and (warning := few_rows(job.reconciler.parameters, rows)) is not None:
+    if rows is not None and (warning := few_rows(job.problem.parameters, rows)) is not None:
         job.listener.note(warning)
     split = (
         "all labelled rows are fitted" if job.split is None else f"split by {job.split.column!r}"
@@ -79,10 +80,10 @@ def check(options: argparse.Namespace) -> int:
 def audit_(options: argparse.Namespace) -> int:
     job = job_of(options)
     job.check_input()
-    job.reconciler = job.reconciler.variant(audit=True)
-    scanned = job.scan()
+    problem = replace(job.problem, audit=True)
+    scanned = job.scan(problem)
     scanned.close()
-    audit = audit_rows(job.reconciler.problem, scanned.gathered)
+    audit = audit_rows(problem, scanned.gathered)
     if options.json:
         print(json.dumps(audit))
         return 0
@@ -93,18 +94,18 @@ def audit_(options: argparse.Namespace) -> int:
 
 
 def run(options: argparse.Namespace) -> int:
-    job = watched_job(options)
-    return show_end(options, job, job.run(force=options.force, wait=options.wait))
+    job = job_of(options)
+    return show_end(options, job, start.run(job, force=options.force, wait=options.wait))
 
 
 def fit(options: argparse.Namespace) -> int:
-    job = watched_job(options)
-    return show_end(options, job, job.fit(force=options.force, wait=options.wait))
+    job = job_of(options)
+    return show_end(options, job, start.fit(job, force=options.force, wait=options.wait))
 
 
 def resume(options: argparse.Namespace) -> int:
-    job = watched_job(options)
-    return show_end(options, job, job.resume(options.run, wait=options.wait))
+    job = job_of(options)
+    return show_end(options, job, start.resume(job, options.run, wait=options.wait))
 
 
 def apply(options: argparse.Namespace) -> int:
@@ -115,7 +116,7 @@ def apply(options: argparse.Namespace) -> int:
     pair, called, fitted = model_of(options, job)
     if streams:
         return _stream(options, job, pair, called)
-    outcome = job.apply(pair, fitted=fitted, wait=options.wait)
+    outcome = start.apply(job, pair, fitted=fitted, wait=options.wait)
     row = outcome.row
     if outcome.held is not None:
         return show_held(options, outcome)
@@ -126,9 +127,10 @@ def apply(options: argparse.Namespace) -> int:
     return 0
 
 
-def _stream(options: argparse.Namespace, job: StreamJob, pair: ReconciledPair, called: str) -> int:
+def _stream(options: argparse.Namespace, job: Job, pair: ReconciledPair, called: str) -> int:
     with asked_to_stop() as stop:
-        outcome = job.stream(
+        outcome = stream(
+            job,
             pair,
             called,
             stop,

@@ -23,25 +23,16 @@ from redcal_spark.errors import ModelFileError, UsageError
 from redcal_spark.model.pair import ReconciledPair
 from redcal_spark.runs.job import Job
 from redcal_spark.runs.ledger import RunRow
-from redcal_spark.runs.stream import StreamJob
 
 log_line = logging.getLogger("redcal_spark.cli")
 
 
-def job_of(options: argparse.Namespace) -> StreamJob:
+def job_of(options: argparse.Namespace) -> Job:
     config = _config(options)
     form = options.log_format
     quiet = options.quiet or (options.json and form == "text")  # a log for machines was asked for
     listener = Terminal(quiet, options.verbose, options.screen, options.context, form)
-    return StreamJob(config, _work(config), listener)
-
-
-def watched_job(options: argparse.Namespace) -> Job:
-    """A job whose rounds are shown in the words of its losses."""
-    job = job_of(options)
-    if isinstance(job.listener, Terminal):
-        job.listener.losses = job.reconciler.losses
-    return job
+    return Job(config, _work(config), listener)
 
 
 def _config(options: argparse.Namespace) -> Config:

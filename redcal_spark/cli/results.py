@@ -16,14 +16,14 @@ from redcal_spark.cli.tables import before_and_after
 from redcal_spark.core.number_text import plural
 from redcal_spark.errors import UsageError
 from redcal_spark.model.audit import audit
+from redcal_spark.model.guard import failures
 from redcal_spark.model.pair import ReconciledPair
-from redcal_spark.model.verdict import failures
 from redcal_spark.report.data import Report
 from redcal_spark.report.write import is_of, path_after_run, write_report
 from redcal_spark.runs.evaluation.evaluate import Evaluation
 from redcal_spark.runs.job import Job
 from redcal_spark.runs.ledger import RunRow
-from redcal_spark.runs.outcome import Outcome, summary
+from redcal_spark.runs.outcome import Outcome
 
 log_line = logging.getLogger("redcal_spark.cli")
 
@@ -101,7 +101,7 @@ def _end_json(outcome: Outcome) -> dict[str, Any]:
         "patches": row.patches,
         "rounds": row.rounds,
         "outputs": json.loads(row.outputs or "{}"),
-        "metrics": summary(outcome),
+        "metrics": json.loads(row.metrics or "{}"),
         "certificate": json.loads(row.certificate or "null"),
         "timings": json.loads(row.timings or "{}"),
     }
@@ -123,13 +123,8 @@ def _show_run(options: argparse.Namespace, job: Job, outcome: Outcome, page: str
         falls = pair.certificate.falls(model_names(job))
         for line in (*pair.certificate.headline(), *falls, *failures(pair.certificate)):
             console.print(f"  {line}")
-    splits = {
-        split: metrics
-        for split in ("fit", "holdout")
-        if (metrics := outcome.metrics(split)) is not None
-    }
     print()
-    console.print(before_and_after(splits, model_names(job), job.reconciler.losses))
+    console.print(before_and_after(outcome.metrics, model_names(job), pair.losses))
     print()
     versions = json.loads(row.outputs or "{}")
     for name, table in job.tables._asdict().items():

@@ -23,7 +23,7 @@ from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.metrics import Metrics
 from redcal_spark.core.number_text import cost_texts, share_text
 from redcal_spark.core.patches import Patch
-from redcal_spark.runs.outcome import Listener
+from redcal_spark.runs.listener import Listener
 
 log = logging.getLogger("redcal_spark")
 
@@ -56,7 +56,7 @@ class Terminal(Listener):
         context: Context | None = None,
         form: str = "text",
     ):
-        self.losses: LossFamily | None = None  # set before a run
+        self.losses = LossFamily(())
         self.quiet = quiet
         self.verbose = verbose
         self.context = context or Context()
@@ -70,6 +70,9 @@ class Terminal(Listener):
 
     def run(self, run_id: str) -> None:
         self.context.run_id = run_id
+
+    def fit(self, losses: LossFamily) -> None:
+        self.losses = losses
 
     def phase(self, name: str, rows: int | None = None) -> None:
         self.done()
@@ -103,7 +106,7 @@ class Terminal(Listener):
     def round(self, first: Patch, metrics: Metrics | None) -> None:
         patches = 1 + (self._calibrations if first.kind == "reconcile" else 0)
         self._calibrations = 0
-        losses = self.losses or LossFamily(())
+        losses = self.losses
         if not self.live:
             self._say(round_line(first, patches, metrics, losses))
             return

@@ -89,8 +89,8 @@ class Reconcile(Section):
     grid_bits: GridBits | None = Field(
         default=None, description="patch grid 2^-bits, 1 to 26; null: by theory"
     )
-    max_rounds: Count = Field(default=10_000, description="stop after this many rounds")
-    max_steps: Count = Field(default=1_000_000, description="stop after this many patches")
+    max_rounds: Whole = Field(default=10_000, description="stop after this many rounds")
+    max_steps: Whole = Field(default=1_000_000, description="stop after this many patches")
     guard: Literal["off", "report", "best_prefix"] = Field(
         default="report",
         description="if holdout loss rises: off, report, or best_prefix to drop what raised it",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from redcal_spark.core.blocks import Block
 from redcal_spark.core.kernel import BlockScan, Classified, Index, Rules
-from redcal_spark.core.metrics import Totals, measure
+from redcal_spark.core.losses import LossFamily
+from redcal_spark.core.metrics import Metrics, Totals, measure
 from redcal_spark.core.paired import NOWHERE, Paired, Pairing, Range, brier_ranges
 from redcal_spark.core.patches import Patch
 from redcal_spark.core.rows import Rows
@@ -23,6 +24,19 @@ class Point:
     steps: int
     rounds: int
     totals: Totals
+
+
+def before_and_after(
+    histories: Mapping[str, Sequence[Point]], losses: LossFamily, binary: bool = False
+) -> dict[str, dict[str, Metrics]]:
+    """Per split, the metrics of the first point and of the last, by `before` and `after`."""
+    return {
+        split: {
+            stage: Metrics(point.totals, losses, binary)
+            for stage, point in (("before", points[0]), ("after", points[-1]))
+        }
+        for split, points in histories.items()
+    }
 
 
 def rounds_start(points: Sequence[Point]) -> Point:

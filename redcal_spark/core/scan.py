@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -134,24 +133,6 @@ class Scanner:
             return SplitResult(measure(block, self.rules, known, audit=True))
         kept = scan(block, self.rules, self.everywhere, known)
         return SplitResult(measure(block, self.rules, known, kept.counts), [kept])
-
-
-def gather(
-    pieces: Iterable[BatchGroup],
-    scanner: Scanner,
-    spread: Callable[..., Iterable[ScanResult]] = map,
-    progress: Callable[[int], Any] | None = None,
-) -> ScanResult:
-    """One pass over the rows; memory grows with the active ones only.
-
-    spread: how the work is spread over threads, as `map` with a function and items.
-    """
-    result = ScanResult.nothing(scanner.rules, scanner.layout.n_classes)
-    for part in spread(scanner.all, pieces):
-        result.merge(part)
-        if progress is not None:
-            progress(part.rows)
-    return result
 
 
 def numbered(

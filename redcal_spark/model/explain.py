@@ -21,7 +21,8 @@ from redcal_spark.core.patches import Patch
 from redcal_spark.core.reading import BadRows, read
 from redcal_spark.core.rows import Rows
 from redcal_spark.errors import InputError, UsageError
-from redcal_spark.model.explanation import Explanation, Standing, State, Step, correction, product
+from redcal_spark.model.explanation import Explanation
+from redcal_spark.model.row_states import Standing, State, Step, correction, product
 
 
 def one_row(columns: Columns, row: Any, model_2: Any = None) -> tuple[pa.Table, Columns]:
@@ -116,8 +117,8 @@ def _given(batch: pa.RecordBatch, layout: Layout, model: int) -> tuple[float, ..
         values = batch.column(source).flatten()
         return tuple(values.cast(pa.float64(), safe=False).to_pylist())
     names = [source] if isinstance(source, str) else source
-    found = [batch.column(n).cast(pa.float64(), safe=False)[0].as_py() for n in names]
-    return (1 - found[0], found[0]) if form == "binary" else tuple(found)
+    scores = [batch.column(n).cast(pa.float64(), safe=False)[0].as_py() for n in names]
+    return (1 - scores[0], scores[0]) if form == "binary" else tuple(scores)
 
 
 def _state(rows: Rows, given: Sequence[tuple[float, ...]]) -> State:

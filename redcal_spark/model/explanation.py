@@ -1,4 +1,4 @@
-"""The journey of one row: every patch that touched it, in order, and what that changed."""
+"""The explanation of one row: every patch that touched it, in order, and why, in words."""
 
 from __future__ import annotations
 
@@ -7,85 +7,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from redcal_spark.core.fixed_point import ONE
 from redcal_spark.core.losses import Loss, LossFamily
 from redcal_spark.core.number_text import plural, three_digits
 from redcal_spark.core.parameters import Status
 from redcal_spark.core.patches import Patch
+from redcal_spark.model.row_states import Standing, State, Step, compared, product
 
 MODELS = ("model 1", "model 2")
-TOLD = 3  # losses, classes or actions that a sentence names
-
-
-@dataclass(frozen=True)
-class Standing:
-    """What both models would do with the row under one loss.
-
-    index, actions: of model 1 and model 2. margins: by how much model 1 holds model 2's action for
-    dearer than its own, and the other way round, in units of the loss rescaled to [0, 1]; one above
-    alpha makes an event. expected: per model, what it expects the action of model 1 and that of
-    model 2 to cost, in the user's units.
-    """
-
-    loss: str
-    index: tuple[int, int]
-    actions: tuple[str, str]
-    margins: tuple[Fraction, Fraction]
-    expected: tuple[tuple[Fraction, Fraction], tuple[Fraction, Fraction]]
-    in_event: bool
-
-    @property
-    def agree(self) -> bool:
-        return self.index[0] == self.index[1]
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "loss": self.loss,
-            "actions": list(self.actions),
-            "index": list(self.index),
-            "agree": self.agree,
-            "in_event": self.in_event,
-            "margins": [float(x) for x in self.margins],
-            "expected_costs": [[float(x) for x in costs] for costs in self.expected],
-        }
-
-
-@dataclass(frozen=True)
-class State:
-    """The row at one time.
-
-    scores: per model and class, as they were given until a patch came. grid: the same in units of
-    2^-26, which decide. beyond: for Reconcile, the coordinates in which the models differ by more
-    than alpha.
-    """
-
-    scores: tuple[tuple[float, ...], tuple[float, ...]]
-    grid: tuple[tuple[int, ...], tuple[int, ...]]
-    standings: tuple[Standing, ...]
-    beyond: tuple[int, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "scores": [list(s) for s in self.scores],
-            "losses": [s.to_json() for s in self.standings],
-            "beyond_alpha": list(self.beyond),
-        }
-
-
-@dataclass(frozen=True)
-class Step:
-    """A patch that touched the row.
-
-    correction: what the patch says of the model on the rows it was fitted on, on average and up to
-    the rounding of phi, in the user's units. It is <phi, costs>: how much more than the model
-    expected a1 cost against a2 (reconcile) or the action cost (calibrate); for `score`, how much
-    more often than the model said the class came.
-    """
-
-    patch: Patch
-    correction: Fraction
-    before: State
-    after: State
+NAMED = 3  # losses, classes or actions that a sentence names
 
 
 @dataclass(frozen=True)
@@ -133,27 +62,27 @@ class Explanation:
         }
 
     def _step_to_json(self, step: Step) -> dict[str, Any]:
-        found = step.patch.to_json() | {
+        data = step.patch.to_json() | {
             "words": self._words(step, MODELS),
             "correction": float(step.correction),
         }
         for name, state in (("before", step.before), ("after", step.after)):
             scores = list(state.scores[step.patch.model - 1])
-            found[name] = {"scores": scores, "losses": [s.to_json() for s in state.standings]}
-        return found
+            data[name] = {"scores": scores, "losses": [s.to_json() for s in state.standings]}
+        return data
 
     # --- in words -------------------------------------------------------------------------------
 
     def sentences(self, models: Sequence[str] = MODELS) -> list[str]:
         """The journey in words: where it began, each patch, where it ended or why none came."""
-        told = [f"Before: {_both(self.start, models)}."] if self.start.standings else []
+        lines = [f"Before: {_both(self.start, models)}."] if self.start.standings else []
         if not self.steps:
-            return [*told, self._why_untouched(models)]
-        told += [self._words(step, models) for step in self.steps]
+            return [*lines, self._why_untouched(models)]
+        lines += [self._words(step, models) for step in self.steps]
         count = f"{len(self.steps):,} of {self.patches:,} patches touched this row"
         if self.end.standings:
-            return [*told, f"After: {_both(self.end, models)}; {count}."]
-        return [*told, f"{count}."]
+            return [*lines, f"After: {_both(self.end, models)}; {count}."]
+        return [*lines, f"{count}."]
 
     def _words(self, step: Step, models: Sequence[str]) -> str:
         patch = step.patch
@@ -210,7 +139,7 @@ class Explanation:
             yield f"here {own} goes from {three_digits(old)} to {three_digits(new)}"
         else:
             loss = self._loss(patch)
-            a, b = _compared(patch)
+            a, b = compared(patch)
             was, now = (product(loss, a, b, s.grid[i]) for s in (before, after))
             if b is None:
                 cost, before_it = three_digits(now), three_digits(was)
@@ -285,34 +214,6 @@ class Explanation:
         return f"class {j}" if self.classes is None else self.classes[j]
 
 
-# --- costs ----------------------------------------------------------------------------------------
-
-
-def correction(patch: Patch, losses: LossFamily) -> Fraction:
-    """See `Step`."""
-    if patch.loss is None:
-        return Fraction(patch.phi[0], ONE)
-    a, b = _compared(patch)
-    return product(losses[losses.place(patch.loss)], a, b, patch.phi)
-
-
-def _compared(patch: Patch) -> tuple[int, int | None]:
-    """The actions whose costs a patch is about."""
-    if patch.action is not None:
-        return patch.action, None
-    assert patch.a1 is not None
-    return patch.a1, patch.a2
-
-
-def product(loss: Loss, a: int, b: int | None, q: Sequence[int]) -> Fraction:
-    """What action a costs (more than b) by grid values of all classes, in the user's units."""
-    costs, unit = loss.whole_costs
-    total = sum(c * x for c, x in zip(costs[a], q, strict=True))
-    if b is not None:
-        total -= sum(c * x for c, x in zip(costs[b], q, strict=True))
-    return Fraction(total, unit * ONE)
-
-
 # --- words ----------------------------------------------------------------------------------------
 
 
@@ -334,7 +235,7 @@ def _both(state: State, models: Sequence[str]) -> str:
         if alone:
             return f"both models would choose {_named(standings[0], 0)}"
         return f"the models agree under all {len(standings)} losses"
-    told = [
+    texts = [
         ("" if alone else f"under {s.loss} ")
         + f"{models[0]} would choose {_named(s, 0)}, {models[1]} would choose {_named(s, 1)}"
         for s in apart
@@ -342,7 +243,7 @@ def _both(state: State, models: Sequence[str]) -> str:
     rest = len(standings) - len(apart)
     losses = plural(rest, "other loss", "other losses")
     others = f"; they agree under {losses}" if rest else ""
-    return _list(told, "; ") + others
+    return _list(texts, "; ") + others
 
 
 def _named(standing: Standing, model: int) -> str:
@@ -351,5 +252,5 @@ def _named(standing: Standing, model: int) -> str:
 
 
 def _list(parts: Sequence[str], between: str = ", ") -> str:
-    more = f" and {len(parts) - TOLD} more" if len(parts) > TOLD else ""
-    return between.join(parts[:TOLD]) + more
+    more = f" and {len(parts) - NAMED} more" if len(parts) > NAMED else ""
+    return between.join(parts[:NAMED]) + more

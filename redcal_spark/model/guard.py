@@ -1,18 +1,23 @@
-"""The guard: how much of a log the holdout rows bear out."""
+"""The guard: how much of a log the holdout rows bear out, and the certificate of what is kept."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any, Literal
 
+from redcal_spark.certificate.certify import DELTA, Certificate, certify
 from redcal_spark.core.fixed_point import BITS
 from redcal_spark.core.history import Point
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.metrics import Metrics
 from redcal_spark.core.patches import PatchLog
-from redcal_spark.errors import UsageError
+from redcal_spark.errors import RunError, UsageError
 from redcal_spark.model.pair import ReconciledPair
+
+Guard = Literal["off", "report", "best_prefix"]
+Histories = dict[str, list[Point]]
 
 
 def mean_loss(point: Point, losses: LossFamily) -> Fraction:
@@ -61,10 +66,49 @@ def warning(points: Sequence[Point], losses: LossFamily) -> str | None:
     if low == high and mean_loss(best, losses) == mean_loss(last, losses):
         return None  # a tie: nothing was lost
     patches, rounds = last.steps - best.steps, last.rounds - best.rounds
-    told = f"the last {patches:,} patches" if patches > 1 else "the last patch"
+    ending = f"the last {patches:,} patches" if patches > 1 else "the last patch"
     if rounds:
-        told += f" ({rounds:,} rounds)" if rounds > 1 else " (1 round)"
+        ending += f" ({rounds:,} rounds)" if rounds > 1 else " (1 round)"
     return (
-        f"{told} raised the mean loss on holdout rows from {low:.6g} to {high:.6g} (rescaled to "
+        f"{ending} raised the mean loss on holdout rows from {low:.6g} to {high:.6g} (rescaled to "
         f"[0, 1]); reconcile.guard: best_prefix would keep the first {best.steps:,}"
     )
+
+
+def verdict(
+    pair: ReconciledPair,
+    histories: Mapping[str, list[Point]],
+    guard: Guard,
+    note: Callable[[str], Any],
+    delta: Fraction = DELTA,
+) -> tuple[ReconciledPair, Histories]:
+    """The pair that is kept, with its certificate, and the history of it.
+
+    Without holdout rows the guard has nothing to go by. Where it chooses, by the rows that certify,
+    what these say must be true of every prefix that it could have chosen.
+    """
+    kept = dict(histories)
+    candidates = 1
+    holdout = kept.get("holdout")
+    if holdout and guard == "best_prefix":
+        known = {point.steps for point in kept["fit"]}  # both histories must know the sums there
+        choice = [point for point in holdout if point.steps in known]
+        last = best_prefix(choice, pair.losses).steps
+        candidates = len(choice) if len(pair.losses) else 1
+        pair = cut(pair, last)
+        kept = {
+            split: [point for point in points if point.steps <= last]
+            for split, points in kept.items()
+        }
+    elif holdout and guard == "report" and (text := warning(holdout, pair.losses)) is not None:
+        note(text)
+    certificate = certify(
+        pair, kept["fit"], kept.get("holdout", ()), delta=delta, candidates=candidates
+    )
+    if not certificate.sound:
+        raise RunError("\n  ".join(["the run contradicts itself:", *failures(certificate)]))
+    return replace(pair, certificate=certificate), kept
+
+
+def failures(certificate: Certificate) -> list[str]:
+    return [check.line() for check in certificate.violated]

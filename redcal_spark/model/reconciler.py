@@ -3,46 +3,27 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from copy import copy
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, Literal
 
-import pyarrow as pa
-
-from redcal_spark.algorithms.decision_calibration import decision_calibration
-from redcal_spark.algorithms.engine import Engine
-from redcal_spark.algorithms.reconcile import reconcile
-from redcal_spark.algorithms.redcal import dc_then_redcal, redcal
-from redcal_spark.algorithms.trajectory import Trajectory
+from redcal_spark.backends.backend import Scan
 from redcal_spark.backends.local.backend import LocalScan
 from redcal_spark.backends.local.scan import scan_pieces
-from redcal_spark.backends.threads import ordered
 from redcal_spark.certificate.certify import certify
 from redcal_spark.core.arrow import batches, from_numpy, to_arrow
-from redcal_spark.core.columns import Columns, Layout
+from redcal_spark.core.columns import Columns
 from redcal_spark.core.fixed_point import exact
-from redcal_spark.core.history import Point, history
 from redcal_spark.core.losses import LossFamily
-from redcal_spark.core.metrics import Totals
-from redcal_spark.core.parameters import Parameters, Status
-from redcal_spark.core.patches import Patch
+from redcal_spark.core.parameters import Parameters
 from redcal_spark.core.problem import Problem
-from redcal_spark.core.scan import ScanResult, each_alone
-from redcal_spark.core.splits import Split
+from redcal_spark.core.scan import each_alone
 from redcal_spark.errors import FitWarning, UsageError, warn
+from redcal_spark.model.fit import fit_scanned
 from redcal_spark.model.pair import ReconciledPair, is_spark
 from redcal_spark.settings import DRIVER_BUDGET, called_from_python
 
 log = logging.getLogger(__name__)
-
-ALGORITHMS: dict[str, Callable[[Engine, Trajectory], Status]] = {
-    "redcal": redcal,
-    "decision_calibration": decision_calibration,
-    "reconcile": reconcile,
-    "dc_then_redcal": dc_then_redcal,
-}
 
 
 class Reconciler:
@@ -151,12 +132,6 @@ class Reconciler:
     def columns(self) -> Columns:
         return self.problem.columns
 
-    def variant(self, **changes: Any) -> Reconciler:
-        """The same, but for some fields of its problem."""
-        made = copy(self)
-        made.problem = replace(self.problem, **changes)
-        return made
-
     @called_from_python
     def fit(self, data: Any, model_2: Any = None, labels: Any = None) -> ReconciledPair:
         """Fit on a table (pandas, polars, Arrow, Spark), or on arrays: fit(scores_1, scores_2, y).
@@ -179,13 +154,9 @@ class Reconciler:
             from redcal_spark.backends.spark.session import get_session
 
             return self._fit_frame(get_session().createDataFrame(table))
-        gathered, layout = self.gather(batches(table), table.schema, "the data")
-        self._warn(gathered)
-        pair = self.fit_gathered(gathered, layout)
-        spread = partial(ordered, threads=self.threads)
-        fit = gathered.fit
-        points = history(fit.totals, fit.scans, pair.rules, pair.log, spread)
-        return self._certified(pair, points)
+        rows, schema = each_alone(batches(table)), table.schema
+        result = scan_pieces(self.problem, rows, schema, "the data", threads=self.threads)
+        return self._fit(LocalScan(*result, self.threads))
 
     def _fit_frame(self, frame: Any) -> ReconciledPair:
         from redcal_spark.backends.spark.errors import workers_in_words
@@ -203,79 +174,16 @@ class Reconciler:
                     frame, self.problem, layout, scratch, self.driver_budget, self.threads
                 )
             self.problem.check(scan.gathered, "the data")
-            self._warn(scan.gathered)
-            pair = self.fit_gathered(scan.gathered, layout, engine=scan.engine(self.problem))
-            return self._certified(pair, scan.histories(pair, None)["fit"])
+            return self._fit(scan)
         finally:
             scratch.close()
 
-    def _certified(self, pair: ReconciledPair, points: Sequence[Point]) -> ReconciledPair:
-        return replace(pair, certificate=certify(pair, points, delta=self.delta))
-
-    def _warn(self, gathered: ScanResult) -> None:
-        for doubt in self.problem.doubts(gathered):
+    def _fit(self, scan: Scan) -> ReconciledPair:
+        for doubt in self.problem.doubts(scan.gathered):
             warn(doubt, FitWarning)
-
-    def gather(
-        self,
-        found: Iterable[pa.RecordBatch],
-        schema: pa.Schema,
-        where: str,
-        split: Split | None = None,
-        progress: Callable[[int], Any] | None = None,
-    ) -> tuple[ScanResult, Layout]:
-        """The one scan of the data: validate every row, count events, keep the active rows."""
-        pieces = each_alone(found)
-        return scan_pieces(self.problem, pieces, schema, where, split, progress, self.threads)
-
-    def fit_gathered(
-        self,
-        gathered: ScanResult,
-        layout: Layout,
-        log: Sequence[Patch] = (),
-        on_patch: Callable[[Patch, int], Any] | None = None,
-        on_round: Callable[[Patch, Totals | None], Any] | None = None,
-        engine: Engine | None = None,
-        zero_calibrations: int = 0,
-    ) -> ReconciledPair:
-        """Run the algorithm on what the scan kept, from the start or from a log.
-
-        engine: where the rows are; by default in memory. Rounds that are watched from the start
-        leave nothing to ask of the scanned rows: they are patched where they are, and let go.
-        zero_calibrations: how many had ended on a patch of zero when the log's last one was found.
-        on_patch sees every patch, with that number; on_round the first patch of a round that ended,
-        and the totals of the fitting rows then (none for Reconcile, which looks at scores alone).
-        """
-        resolved = self.parameters.resolve(gathered.fit.rows, layout.n_classes)
-        if engine is None:
-            scan = LocalScan(gathered, layout, self.threads)
-            engine = scan.engine(self.problem, watched=on_round is not None and not log)
-        round_ended = None if on_round is None else lambda first: on_round(first, engine.totals)
-        run = Trajectory(
-            self.parameters,
-            resolved,
-            self.losses,
-            log,
-            on_patch,
-            round_ended,
-            zero_calibrations,
-        )
-        try:
-            status = ALGORITHMS[self.parameters.algorithm](engine, run)
-        finally:
-            engine.close()
-        return ReconciledPair(
-            parameters=self.parameters,
-            resolved=resolved,
-            losses=self.losses,
-            columns=self.columns,
-            binary=layout.binary,
-            n_classes=layout.n_classes,
-            rows=gathered.fit.rows,
-            status=status,
-            log=run.log,
-            zero_calibrations=run.zero_calibrations,
-        )
+        pair = fit_scanned(self.problem, scan)
+        points = scan.histories(pair, None)["fit"]
+        return replace(pair, certificate=certify(pair, points, delta=self.delta))
 
 
 def _source(columns: str | Sequence[str]) -> str | tuple[str, ...]:

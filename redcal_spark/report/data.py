@@ -23,8 +23,8 @@ from redcal_spark.core.parameters import Parameters, Resolved
 from redcal_spark.core.patches import Patch, PatchLog
 from redcal_spark.runs import words_of_0_1
 from redcal_spark.runs.compare import SPLITS as SPLITS
-from redcal_spark.runs.earlier import pair_of
 from redcal_spark.runs.ledger import RunRow
+from redcal_spark.runs.tables import pair_of
 
 STYLES = {1: "one", 2: "two"}  # of the models, in the page's style
 WHENS = ("before", "after")

@@ -15,7 +15,7 @@ from redcal_spark.certificate import exact_numbers
 from redcal_spark.certificate.check import Check
 from redcal_spark.certificate.exact_numbers import Number, text_of, times
 from redcal_spark.core.number_text import plural
-from redcal_spark.model.pair import SCHEMA_VERSION
+from redcal_spark.model.model_file import SCHEMA_VERSION
 from redcal_spark.report.data import SPLITS, STYLES, Report
 from redcal_spark.report.markup import Html, joined, name, tag
 from redcal_spark.report.numbers import shown, typeset, whole

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -13,11 +12,12 @@ from redcal_spark.backends.backend import Scan
 from redcal_spark.config.schema import Config
 from redcal_spark.core.history import Point
 from redcal_spark.core.metrics import Metrics
+from redcal_spark.core.problem import Problem
 from redcal_spark.errors import UsageError
+from redcal_spark.model.fit import fit_scanned
 from redcal_spark.model.pair import ReconciledPair
-from redcal_spark.model.reconciler import Reconciler
 from redcal_spark.runs.job import Job
-from redcal_spark.runs.outcome import Listener
+from redcal_spark.runs.listener import Listener
 from redcal_spark.runs.tables import measurements
 
 SPLITS = {"fit": "fitted", "holdout": "holdout"}
@@ -73,24 +73,15 @@ class Compared:
     def _rows(self, split: str) -> Iterator[dict[str, Any]]:
         for point in self.histories[split]:
             place = {"step": point.steps, "round": point.rounds}
-            for found in measurements(Metrics(point.totals, self.pair.losses)):
-                yield place | {k: str(v) if isinstance(v, Decimal) else v for k, v in found.items()}
+            for numbers in measurements(Metrics(point.totals, self.pair.losses)):
+                yield place | numbers | {"brier_sum": str(numbers["brier_sum"])}
 
 
 def compare_job(job: Job, reconcile_alpha: float = RECONCILE_ALPHA) -> list[Compared]:
     """The four procedures on a configuration's input; no table is written."""
     check(job.config)
     job.check_input()
-    given = job.reconciler
-
-    def scan(reconciler: Reconciler) -> Scan:
-        job.reconciler = reconciler
-        try:
-            return job.scan()
-        finally:
-            job.reconciler = given
-
-    return compare(given, scan, reconcile_alpha, job.listener)
+    return compare(job.problem, job.scan, reconcile_alpha, job.listener)
 
 
 def check(config: Config) -> None:
@@ -114,8 +105,8 @@ def check(config: Config) -> None:
 
 
 def compare(
-    given: Reconciler,
-    scan: Callable[[Reconciler], Scan],
+    given: Problem,
+    scan: Callable[[Problem], Scan],
     reconcile_alpha: float = RECONCILE_ALPHA,
     listener: Listener | None = None,
 ) -> list[Compared]:
@@ -126,45 +117,37 @@ def compare(
     its own scan would have dropped would look slower than it is.
     """
     listener = listener or Listener()
-    variants = {algorithm: _variant(given, algorithm, reconcile_alpha) for algorithm in PROCEDURES}
-    found: dict[str, Compared] = {}
-    everything = scan(variants["dc_then_redcal"])
+    problems = {algorithm: _variant(given, algorithm, reconcile_alpha) for algorithm in PROCEDURES}
+    compared: dict[str, Compared] = {}
+    everything = scan(problems["dc_then_redcal"])
     try:
         for algorithm in ("decision_calibration", "dc_then_redcal"):
-            found[algorithm] = _fitted(variants[algorithm], everything, listener)
+            compared[algorithm] = _fitted(problems[algorithm], everything, listener)
         for algorithm in ("redcal", "reconcile"):
-            own = everything.again(variants[algorithm].problem) or scan(variants[algorithm])
+            own = everything.again(problems[algorithm]) or scan(problems[algorithm])
             try:
-                found[algorithm] = _fitted(variants[algorithm], own, listener)
+                compared[algorithm] = _fitted(problems[algorithm], own, listener)
             finally:
                 own.close()
     finally:
         everything.close()
-    return [found[algorithm] for algorithm in PROCEDURES]
+    return [compared[algorithm] for algorithm in PROCEDURES]
 
 
-def _variant(given: Reconciler, algorithm: str, reconcile_alpha: float) -> Reconciler:
-    parameters = replace(given.parameters, algorithm=algorithm)  # type: ignore[arg-type]
-    if algorithm == "reconcile":
-        parameters = replace(parameters, alpha=reconcile_alpha)
-    return given.variant(parameters=parameters)
+def _variant(given: Problem, algorithm: str, reconcile_alpha: float) -> Problem:
+    alpha = reconcile_alpha if algorithm == "reconcile" else given.parameters.alpha
+    parameters = replace(given.parameters, algorithm=algorithm, alpha=alpha)  # type: ignore[arg-type]
+    return replace(given, parameters=parameters)
 
 
-def _fitted(reconciler: Reconciler, scanned: Scan, listener: Listener) -> Compared:
-    name = PROCEDURES[reconciler.parameters.algorithm]
-    listener.phase(f"fitting: {name}")
-    try:
+def _fitted(problem: Problem, scan: Scan, listener: Listener) -> Compared:
+    name = PROCEDURES[problem.parameters.algorithm]
+    with listener.during(f"fitting: {name}"):
         start = time.perf_counter()
-        engine = scanned.engine(reconciler.problem)
-        pair = reconciler.fit_gathered(scanned.gathered, scanned.layout, engine=engine)
+        pair = fit_scanned(problem, scan)
         seconds = time.perf_counter() - start
-    finally:
-        listener.done()
-    listener.phase(f"checking on holdout rows: {name}")
-    try:
-        return Compared(pair, seconds, scanned.histories(pair, None))
-    finally:
-        listener.done()
+    with listener.during(f"checking on holdout rows: {name}"):
+        return Compared(pair, seconds, scan.histories(pair, None))
 
 
 def mean_brier(metrics: Metrics) -> Fraction:

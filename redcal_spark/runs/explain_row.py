@@ -35,8 +35,8 @@ class Explained:
     table: str
     version: int | None
     count: int
-    rows: tuple[Explanation | str, ...]
     notes: tuple[str, ...]
+    rows: tuple[Explanation | str, ...]
 
     def to_json(self) -> dict[str, Any]:
         """{run_id, id, table, version, count, notes, rows}: rows as `Explanation.to_json`.
@@ -44,15 +44,7 @@ class Explained:
         A row that cannot be used is {problem} instead.
         """
         rows = [{"problem": r} if isinstance(r, str) else r.to_json() for r in self.rows]
-        return {
-            "run_id": self.run_id,
-            "id": self.id,
-            "table": self.table,
-            "version": self.version,
-            "count": self.count,
-            "notes": list(self.notes),
-            "rows": rows,
-        }
+        return vars(self) | {"notes": list(self.notes), "rows": rows}
 
 
 def explain_id(job: Job, run: RunRow, text: str) -> Explained:
@@ -62,18 +54,18 @@ def explain_id(job: Job, run: RunRow, text: str) -> Explained:
         raise UsageError("explain --id: input.id is not set, so that no column holds ids")
     pair = job.pair_of(run)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", JoinWarning)  # told by the run itself
+        warnings.simplefilter("ignore", JoinWarning)  # the run itself has warned
         table, notes = _as_it_was(job, run)
-        found, count = _rows(job, table, id, text, pair)
+        first, count = _rows(job, table, id, text, pair)
     version = table.identity().get("version")
     where = table.name if version is None else f"{table.name}, version {version},"
     if not count:
         raise UsageError(f"explain: {where} has no row with {id} = {text!r}")
     if count > 1:
-        shown = f"the first {found.num_rows}" if count > found.num_rows else "each"
+        shown = f"the first {first.num_rows}" if count > first.num_rows else "each"
         notes.append(f"{count:,} rows have {id} = {text}: {shown} of them is explained")
-    rows = tuple(_explained(job, pair, found.slice(i, 1)) for i in range(found.num_rows))
-    return Explained(run.run_id, text, table.name, version, count, rows, tuple(notes))
+    rows = tuple(_explained(job, pair, first.slice(i, 1)) for i in range(first.num_rows))
+    return Explained(run.run_id, text, table.name, version, count, tuple(notes), rows)
 
 
 def _explained(job: Job, pair: ReconciledPair, row: pa.Table) -> Explanation | str:
@@ -98,8 +90,8 @@ def _as_it_was(job: Job, run: RunRow) -> tuple[Table, list[str]]:
         return table, [f"run {run.run_id} read other rows ({err}); this is the row as it is now"]
     if table.identity() == then:
         return table, []
-    told = "changed since" if _names(then) == _names(table.identity()) else "is not the input of"
-    return table, [f"{table.name} {told} run {run.run_id}; this is the row as it is now"]
+    why = "changed since" if _names(then) == _names(table.identity()) else "is not the input of"
+    return table, [f"{table.name} {why} run {run.run_id}; this is the row as it is now"]
 
 
 def _pinned(given: Input, then: Any) -> Input:

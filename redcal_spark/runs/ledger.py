@@ -15,54 +15,13 @@ import pyarrow as pa
 from redcal_spark import __version__
 from redcal_spark.backends.store import Commit, Store
 from redcal_spark.config.redaction import Redaction
-from redcal_spark.errors import RunError
-from redcal_spark.model.pair import SCHEMA_VERSION
+from redcal_spark.errors import RunError, UsageError
+from redcal_spark.model.model_file import SCHEMA_VERSION
 from redcal_spark.runs import words_of_0_1
 
 RUNS_SCHEMA_VERSION = 4
 FINISHED = ("converged", "capped", "stalled", "cut")
 UNFINISHED = ("running", "failed")
-
-TIME = pa.timestamp("us", "UTC")
-SCHEMA = pa.schema(
-    [
-        ("run_id", pa.string()),
-        ("fingerprint", pa.string()),
-        ("config_digest", pa.string()),
-        ("command", pa.string()),
-        ("status", pa.string()),  # running, failed, or how the algorithm ended
-        ("started_at", TIME),
-        ("finished_at", TIME),
-        ("holder", pa.string()),  # the machine and process that work on it, or did last
-        ("heartbeat", TIME),  # when they were last heard of
-        ("claim", pa.string()),  # their token: who has another one may not change the row
-        ("previous_claim", pa.string()),
-        ("rows", pa.int64()),
-        ("fit_rows", pa.int64()),
-        ("holdout_rows", pa.int64()),
-        ("unlabelled_rows", pa.int64()),
-        ("bad_rows", pa.int64()),
-        ("patches", pa.int64()),
-        ("rounds", pa.int64()),
-        ("progress", pa.string()),  # JSON: what a resumed run must know beside its patches
-        ("beta", pa.float64()),
-        ("config", pa.string()),  # JSON, as written: variables are not resolved
-        ("inputs", pa.string()),  # JSON: Delta versions, or files
-        ("model", pa.string()),  # JSON: the model but for its log, which is in `patches`
-        ("outputs", pa.string()),  # JSON: table -> version; null until all of them are written
-        ("metrics", pa.string()),  # JSON: before and after, both splits
-        ("certificate", pa.string()),  # JSON: every guarantee, its bound and what was measured
-        ("audits", pa.string()),  # JSON: per split, the audit before and after
-        ("counters", pa.string()),  # JSON: what it took, in numbers of things
-        ("timings", pa.string()),  # JSON: seconds per phase
-        ("error", pa.string()),
-        ("package_version", pa.string()),
-        ("exports", pa.string()),  # JSON: files made of this run -> what they held, as a digest
-        ("pruned_at", TIME),  # its patches, history and metrics were removed
-        ("measured", pa.string()),  # JSON: what `metrics` says and nobody can measure again
-        ("digests", pa.string()),  # JSON: of every other column of this row, as it was written
-    ]
-)
 
 # Columns that ledgers of 0.1 have not got: null there.
 ADDED = ("measured", "digests", "holdout_rows")
@@ -73,18 +32,18 @@ JSON_TEXTS = ("inputs", "model", "outputs", "metrics", "certificate", "audits", 
 
 @dataclass(frozen=True, kw_only=True)
 class RunRow:
-    """A row of the ledger."""
+    """A row of the ledger; its fields are the columns of the table."""
 
     run_id: str
     fingerprint: str
     config_digest: str
     command: str
-    status: str = "running"
+    status: str = "running"  # running, failed, or how the algorithm ended
     started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     finished_at: datetime | None = None
-    holder: str | None = None
-    heartbeat: datetime | None = None
-    claim: str | None = None
+    holder: str | None = None  # the machine and process that work on it, or did last
+    heartbeat: datetime | None = None  # when they were last heard of
+    claim: str | None = None  # their token: who has another one may not change the row
     previous_claim: str | None = None
     rows: int | None = None
     fit_rows: int | None = None
@@ -93,23 +52,23 @@ class RunRow:
     bad_rows: int | None = None
     patches: int | None = None
     rounds: int | None = None
-    progress: str | None = None
+    progress: str | None = None  # JSON: what a resumed run must know beside its patches
     beta: float | None = None
-    config: str = "{}"
-    inputs: str = "{}"
-    model: str | None = None
-    outputs: str | None = None
-    metrics: str | None = None
-    certificate: str | None = None
-    audits: str | None = None
-    counters: str | None = None
-    timings: str | None = None
+    config: str = "{}"  # JSON, as written: variables are not resolved
+    inputs: str = "{}"  # JSON: Delta versions, or files
+    model: str | None = None  # JSON: the model but for its log, which is in `patches`
+    outputs: str | None = None  # JSON: table -> version; null until all of them are written
+    metrics: str | None = None  # JSON: before and after, both splits
+    certificate: str | None = None  # JSON: every guarantee, its bound and what was measured
+    audits: str | None = None  # JSON: per split, the audit before and after
+    counters: str | None = None  # JSON: what it took, in numbers of things
+    timings: str | None = None  # JSON: seconds per phase
     error: str | None = None
     package_version: str = __version__
-    exports: str | None = None
-    pruned_at: datetime | None = None
-    measured: str | None = None
-    digests: str | None = None
+    exports: str | None = None  # JSON: files made of this run -> what they held, as a digest
+    pruned_at: datetime | None = None  # its patches, history and metrics were removed
+    measured: str | None = None  # JSON: what `metrics` says and nobody can measure again
+    digests: str | None = None  # JSON: of every other column of this row, as it was written
 
     @property
     def commit(self) -> Commit:
@@ -125,10 +84,13 @@ class RunRow:
     def finished(self) -> bool:
         return self.status in FINISHED and self.outputs is not None and self.pruned_at is None
 
-    def to_table(self) -> pa.Table:
-        return pa.Table.from_pylist(
-            [{f.name: getattr(self, f.name) for f in fields(self)}], schema=SCHEMA
-        )
+    def check_kept(self) -> None:
+        """Refuse a run that was pruned."""
+        if self.pruned_at is not None:
+            raise UsageError(
+                f"run {self.run_id} was pruned at {self.pruned_at:%Y-%m-%d %H:%M:%S} UTC: its "
+                "patches, history and metrics are gone (redcal runs --prune)"
+            )
 
     @classmethod
     def new(cls, **given: Any) -> RunRow:
@@ -140,6 +102,17 @@ class RunRow:
         """The run, over; not before it started, though the clock may have been set back."""
         now = max(datetime.now(UTC), self.started_at)
         return replace(self, status=status, finished_at=now, **changes)
+
+
+TYPES = {
+    "str": pa.string(),
+    "int": pa.int64(),
+    "float": pa.float64(),
+    "datetime": pa.timestamp("us", "UTC"),
+}
+SCHEMA = pa.schema(
+    [(column.name, TYPES[str(column.type).removesuffix(" | None")]) for column in fields(RunRow)]
+)
 
 
 class Ledger:
@@ -167,7 +140,7 @@ class Ledger:
         """Bring a run's row up to date, if its claim is still the one we know. Whether it was."""
         same = {"run_id": "run_id", "claim": "previous_claim"}
         self._store.merge(self.table, self._stored(row), same, row.commit, insert=False)
-        return [found.claim for found in self.rows(run_id=row.run_id)] == [row.claim]
+        return [stored.claim for stored in self.rows(run_id=row.run_id)] == [row.claim]
 
     def withdraw(self, row: RunRow) -> None:
         """Remove a run that need not be made."""
@@ -175,21 +148,21 @@ class Ledger:
 
     def forget(self, row: RunRow) -> None:
         """Remove a ledger that this run made, if it holds nothing else."""
-        if [found.run_id for found in self.rows()] == [row.run_id]:
+        if [known.run_id for known in self.rows()] == [row.run_id]:
             self._store.drop(self.table)
 
     def rows(self, **equal: str) -> list[RunRow]:
         """Runs, oldest first."""
-        found = self._store.read(self.table, equal)
-        names = [f.name for f in fields(RunRow)]
-        there = [] if found is None else [name for name in names if name in found.column_names]
-        missing = [] if found is None else sorted({*names} - {*there} - {*ADDED})
+        stored = self._store.read(self.table, equal)
+        names = SCHEMA.names
+        there = [] if stored is None else [name for name in names if name in stored.column_names]
+        missing = [] if stored is None else sorted({*names} - {*there} - {*ADDED})
         if missing:
             raise RunError(
                 f"{self.table}: a ledger of another release: it has no column {missing[0]!r}; "
                 "name a new one with output.runs"
             )
-        runs = (RunRow(**self._read(row)) for row in _of_today(found, names))
+        runs = (RunRow(**self._read(row)) for row in _of_today(stored, names))
         return sorted(runs, key=lambda row: (row.started_at, row.run_id))
 
     def _stored(self, row: RunRow) -> pa.Table:
@@ -202,12 +175,13 @@ class Ledger:
         # an error may spell a value in its own way, and nobody needs it back
         error = None if row.error is None else hide.text(row.error)
         stored = replace(row, **new, error=error, digests=None)
-        return replace(stored, digests=json.dumps(cell_digests(asdict(stored)))).to_table()
+        sealed = replace(stored, digests=json.dumps(cell_digests(asdict(stored))))
+        return pa.Table.from_pylist([vars(sealed)], schema=SCHEMA)
 
     def as_stored(self, run_id: str) -> list[dict[str, Any]]:
         """The rows of a run as the table has them, variables unresolved; one, if all is well."""
-        found = self._store.read(self.table, {"run_id": run_id})
-        return [dict.fromkeys(ADDED) | row for row in _of_today(found)]
+        stored = self._store.read(self.table, {"run_id": run_id})
+        return [dict.fromkeys(ADDED) | row for row in _of_today(stored)]
 
     def _read(self, row: dict[str, Any]) -> dict[str, Any]:
         read = {k: self._hidden.read_json(row[k]) for k in JSON_TEXTS if row.get(k) is not None}

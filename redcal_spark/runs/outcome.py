@@ -1,44 +1,22 @@
-"""How a run goes and what it did: those who listen, and the outcome."""
+"""The outcome of a run: what it did, and what follows from it for the ledger."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from redcal_spark.core.history import Point
+from redcal_spark.core.history import before_and_after
 from redcal_spark.core.metrics import Metrics
-from redcal_spark.core.patches import Patch
+from redcal_spark.core.scan import ScanResult
+from redcal_spark.model.audit import audits
+from redcal_spark.model.guard import Histories
 from redcal_spark.model.pair import ReconciledPair
 from redcal_spark.runs.ledger import RunRow
 from redcal_spark.runs.tables import measurements
 
 
-class Listener:
-    """Is told how a run goes; this one does not care."""
-
-    def run(self, run_id: str) -> None:
-        """This run is ours to work on."""
-
-    def phase(self, name: str, rows: int | None = None) -> None:
-        """A phase starts, over so many rows if that is known."""
-
-    def advance(self, rows: int) -> None:
-        """So many more rows of the phase are done."""
-
-    def patch(self, patch: Patch) -> None:
-        """A patch was found."""
-
-    def round(self, first: Patch, metrics: Metrics | None) -> None:
-        """The round that this patch opened is over."""
-
-    def note(self, text: str) -> None:
-        """Something worth a line."""
-
-    def done(self) -> None:
-        """The last phase is over."""
-
-
-@dataclass
+@dataclass(frozen=True)
 class Outcome:
     """What a run did. `row` is its row in the ledger.
 
@@ -47,32 +25,47 @@ class Outcome:
 
     row: RunRow
     pair: ReconciledPair | None = None
-    histories: dict[str, list[Point]] = field(default_factory=dict)
+    histories: Histories = field(default_factory=dict)
     unchanged: bool = False
     held: str | None = None
 
-    def metrics(self, split: str) -> tuple[Metrics, Metrics] | None:
-        """Before and after."""
-        points = self.histories.get(split)
-        if not points or self.pair is None:
-            return None
-        losses, binary = self.pair.losses, self.pair.binary
-        first, last = (Metrics(points[place].totals, losses, binary) for place in (0, -1))
-        return first, last
+    @property
+    def metrics(self) -> dict[str, tuple[Metrics, Metrics]]:
+        """Per split, before and after."""
+        if self.pair is None:
+            return {}
+        stages = before_and_after(self.histories, self.pair.losses, self.pair.binary)
+        return {split: (both["before"], both["after"]) for split, both in stages.items()}
 
 
-def summary(outcome: Outcome) -> dict[str, Any]:
-    """Before and after, per split, as plain numbers."""
-    found: dict[str, Any] = {}
-    for split in outcome.histories:
-        pair = outcome.metrics(split)
-        if pair is not None:
-            found[split] = {
-                when: [_plain(m) for m in measurements(metrics)]
-                for when, metrics in zip(("before", "after"), pair, strict=True)
-            }
-    return found
+def counts_of(gathered: ScanResult, pair: ReconciledPair) -> dict[str, int]:
+    """What a fit counted, for ledger and metrics."""
+    return {
+        "rows": gathered.rows,
+        "fit_rows": gathered.fit.rows,
+        "holdout_rows": gathered.holdout.rows,
+        "unlabelled_rows": gathered.unlabelled,
+        "bad_rows": gathered.bad,
+        "patches": len(pair.log),
+        "rounds": pair.log.rounds,
+    }
 
 
-def _plain(measurement: dict[str, Any]) -> dict[str, Any]:
-    return measurement | {"brier_sum": str(measurement["brier_sum"])}
+def ledger_cells(pair: ReconciledPair, histories: Histories) -> dict[str, Any]:
+    """What the ledger has of a fit beside its counts; all of it follows from the input."""
+    numbers = {
+        split: {stage: _numbers(metrics) for stage, metrics in stages.items()}
+        for split, stages in before_and_after(histories, pair.losses).items()
+    }
+    return {
+        "progress": None,
+        "beta": None if pair.resolved.beta is None else float(pair.resolved.beta),
+        "model": json.dumps(pair.to_json() | {"log": []}),
+        "metrics": json.dumps(numbers),
+        "certificate": json.dumps(pair.certificate.to_json()) if pair.certificate else None,
+        "audits": json.dumps(audits(pair, histories)),
+    }
+
+
+def _numbers(metrics: Metrics) -> list[dict[str, Any]]:
+    return [one | {"brier_sum": str(one["brier_sum"])} for one in measurements(metrics)]

@@ -33,11 +33,11 @@ class Progress:
         self._store = store
         self._table = table
         self._claim = claim
-        self._found: list[Patch] = []
+        self._patches: list[Patch] = []
         self.zero_calibrations = 0  # when the last patch was found
         if claim.resumed is not None:
             self._read(claim.resumed.progress)
-        self._saved = len(self._found), self.zero_calibrations
+        self._saved = len(self._patches), self.zero_calibrations
         self._waiting: list[Patch] = []
         self._writes = 0
         self._due = time.monotonic() + EVERY
@@ -45,25 +45,25 @@ class Progress:
     @property
     def log(self) -> PatchLog:
         """All that were found so far, written or not."""
-        return PatchLog(self._found)
+        return PatchLog(self._patches)
 
     def _read(self, known: str | None) -> None:
-        found = self._store.read(self._table, {"run_id": self._claim.row.run_id})
-        self._found = [] if found is None else list(log_of(found))
-        if not self._found:
+        table = self._store.read(self._table, {"run_id": self._claim.row.run_id})
+        self._patches = [] if table is None else list(log_of(table))
+        if not self._patches:
             return
         zero = {int(k): int(v) for k, v in json.loads(known or "{}").items()}
-        if len(self._found) not in zero:
+        if len(self._patches) not in zero:
             raise RunError(
                 f"run {self._claim.row.run_id} cannot be resumed: {self._table} has "
-                f"{len(self._found)} of its patches, the ledger records {sorted(zero)}; "
+                f"{len(self._patches)} of its patches, the ledger records {sorted(zero)}; "
                 "run again with --force"
             )
-        self.zero_calibrations = zero[len(self._found)]
+        self.zero_calibrations = zero[len(self._patches)]
 
     def patch(self, patch: Patch, zero_calibrations: int) -> None:
         """A patch was found, after so many calibrations that ended on zero."""
-        self._found.append(patch)
+        self._patches.append(patch)
         self._waiting.append(patch)
         self.zero_calibrations = zero_calibrations
         if time.monotonic() >= self._due:

@@ -52,10 +52,10 @@ class Pruned:
 
 def age(text: str) -> timedelta:
     """How long ago, as `30d`; also weeks and hours."""
-    found = re.fullmatch(r"(\d{1,4})([hdw])", text)
-    if found is None:
+    match = re.fullmatch(r"(\d{1,4})([hdw])", text)
+    if match is None:
         raise argparse.ArgumentTypeError(f"must be a time such as 30d, 12h or 8w, got {text!r}")
-    return timedelta(**{UNITS[found[2]]: int(found[1])})
+    return timedelta(**{UNITS[match[2]]: int(match[1])})
 
 
 def prune(
@@ -73,27 +73,27 @@ def prune(
     else:
         before = datetime.now(UTC) - older_than
         old = [row for row in left if (row.finished_at or row.started_at) < before]
-    found = Pruned(dry)
+    pruned = Pruned(dry)
     needed = _needed(job, left)
     for row in old:
         if row.run_id in needed:
-            found.kept[row.run_id] = needed[row.run_id]
+            pruned.kept[row.run_id] = needed[row.run_id]
         elif dry or _marked(job, row):
-            found.runs.append(row.run_id)
+            pruned.runs.append(row.run_id)
         else:
-            found.kept[row.run_id] = "another process is working on it"
+            pruned.kept[row.run_id] = "another process is working on it"
     # also of those that an earlier attempt marked and then died
-    gone = [row.run_id for row in ours if row.pruned_at is not None] + found.runs
+    gone = [row.run_id for row in ours if row.pruned_at is not None] + pruned.runs
     for row in ours:
-        if row.run_id in found.runs:
-            found.files += _exports_of(row)
+        if row.run_id in pruned.runs:
+            pruned.files += _exports_of(row)
     for name in (job.tables.patches, job.tables.history, job.tables.metrics):
-        found.rows[name] = (
+        pruned.rows[name] = (
             _count(job, name, gone)
             if dry
             else job.store.delete(name, "run_id", gone, _commit("prune"))
         )
-    return found
+    return pruned
 
 
 def _target(config: str) -> str:
@@ -126,24 +126,23 @@ def _marked(job: Job, row: RunRow) -> bool:
 
 def _count(job: Job, name: str, runs: list[str]) -> int:
     table = job.store.read(name)
-    found = [] if table is None else table["run_id"].to_pylist()
-    return sum(run in set(runs) for run in found)
+    there = [] if table is None else table["run_id"].to_pylist()
+    return sum(run in set(runs) for run in there)
 
 
 def _commit(command: str) -> Commit:
     return Commit(f"{command}-{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}", command)
 
 
-def prune_lines(found: Pruned) -> list[str]:
+def prune_lines(pruned: Pruned) -> list[str]:
     """For people."""
-    did = "would be pruned" if found.dry else "pruned"
-    lines = [
-        f"{plural(len(found.runs), 'run')} {did}{': ' if found.runs else ''}{', '.join(found.runs)}"
-    ]
-    lines += [f"  {run_id} kept: {why}" for run_id, why in found.kept.items()]
-    lines += [f"  {count:,} rows of {name}" for name, count in found.rows.items() if count]
-    lines += [f"  {name} kept: it was written with -o" for name in found.files]
-    if any(found.rows.values()) and not found.dry:
+    did = "would be pruned" if pruned.dry else "pruned"
+    runs = plural(len(pruned.runs), "run")
+    lines = [f"{runs} {did}{': ' if pruned.runs else ''}{', '.join(pruned.runs)}"]
+    lines += [f"  {run_id} kept: {why}" for run_id, why in pruned.kept.items()]
+    lines += [f"  {count:,} rows of {name}" for name, count in pruned.rows.items() if count]
+    lines += [f"  {name} kept: it was written with -o" for name in pruned.files]
+    if any(pruned.rows.values()) and not pruned.dry:
         lines.append("older versions of these tables still hold the rows; VACUUM frees the space")
     return lines
 

@@ -13,110 +13,103 @@ from typing import Any
 from redcal_spark.backends.backend import Stream
 from redcal_spark.errors import RedcalError, UsageError
 from redcal_spark.model.pair import ReconciledPair
-from redcal_spark.runs.claim import Claim
 from redcal_spark.runs.job import Job
 from redcal_spark.runs.ledger import digest
 from redcal_spark.runs.outcome import Outcome
+from redcal_spark.runs.run import Run
+from redcal_spark.runs.start import claimed, new_row
 
 log = logging.getLogger(__name__)
 
 RECORD = 60.0  # seconds between two notes in the ledger of how far a stream is
 
 
-class StreamJob(Job):
-    """A job that can also follow its input."""
+def stream(
+    job: Job,
+    pair: ReconciledPair,
+    called: str,
+    stop: threading.Event,
+    *,
+    every: float | None = None,
+    switch: bool = False,
+    wait: bool = False,
+) -> Outcome:
+    """Write the rows that came since the last time, each once.
 
-    def stream(
-        self,
-        pair: ReconciledPair,
-        called: str,
-        stop: threading.Event,
-        *,
-        every: float | None = None,
-        switch: bool = False,
-        wait: bool = False,
-    ) -> Outcome:
-        """Write the rows that came since the last time, each once.
+    called: what people call the model. every: keep looking, so many seconds apart, until
+    `stop`. switch: a checkpoint of another model goes on with this one.
+    """
+    job.check_targets(rows=False)
+    # by the oldest form: a checkpoint of an earlier release is of the same model
+    stream = job.work.stream(job.config, pair, (digest(pair.to_json(1)), called))
+    if stream.other_model is not None and not switch:
+        raise UsageError(stream.other_model)
+    mark = digest({"checkpoint": stream.checkpoint})  # one at a time works on it
+    _check_rows_stand(job, mark, stream)
+    run = claimed(job, new_row(job, mark, "stream", stream.identity, pair), wait=wait)
+    if isinstance(run, Outcome):
+        return run
+    table, commit, counters = job.tables.table, run.claim.row.commit, job.work.counters
+    progress = _Progress(run, stream)
+    with run.working():
+        with run.phase("apply"), counters.timed("apply") as made:
+            run.written[table] = stream.begin(commit, switch)
+            _settle_dead(job, mark, run.claim.row.run_id, stream)
+            try:
+                stream.run(commit, every, stop, progress)
+            except BaseException:
+                with suppress(RedcalError):  # the first one is what must be mended
+                    run.claim.update(**progress.so_far()[1])
+                raise
+            version, cells = progress.so_far()
+            made.rows = counters.rows_scanned
+        run.written = {} if version is None else {table: version}
+        if version is not None:
+            run.write_metrics(pair, {"rows": cells["rows"]})
+        return Outcome(run.end(pair.status, **cells), pair)
 
-        called: what people call the model. every: keep looking, so many seconds apart, until
-        `stop`. switch: a checkpoint of another model goes on with this one.
-        """
-        if problems := self._target_problems():
-            raise UsageError("\n".join(problems))
-        # by the oldest form: a checkpoint of an earlier release is of the same model
-        stream = self.work.stream(self.config, pair, (digest(pair.to_json(1)), called))
-        if stream.other_model is not None and not switch:
-            raise UsageError(stream.other_model)
-        mark = digest({"checkpoint": stream.checkpoint})  # one at a time works on it
-        self._check_rows_stand(mark, stream)
-        counted = {"patches": len(pair.log), "rounds": pair.log.rounds}
-        fresh = self._new_row(mark, "stream", stream.identity, **counted)
-        claim = self._claimed(fresh, True, wait, True)
-        if isinstance(claim, Outcome):
-            return claim
-        told, counters = _Progress(self, claim, stream), self.work.counters
-        with self._working(claim):
-            with self._phase("apply"), counters.timed("apply") as made:
-                self._written[self.tables.table] = stream.begin(claim.row.commit, switch)
-                self._settle_dead(mark, claim, stream)
-                try:
-                    stream.run(claim.row.commit, every, stop, told)
-                except BaseException:
-                    with suppress(RedcalError):  # the first one is what must be mended
-                        claim.update(**told.so_far()[1])
-                    raise
-                version, done = told.so_far()
-                made.rows = counters.rows_scanned
-            self._written = {} if version is None else {self.tables.table: version}
-            if version is not None:
-                self._write_metrics(
-                    claim, replace(pair, certificate=None), {"rows": done["rows"]}, {}
-                )
-            outputs = json.dumps(self._written)
-            row = claim.end(pair.status, outputs=outputs, **self._spent(), **done)
-        return Outcome(row, pair)
 
-    def _check_rows_stand(self, mark: str, stream: Stream) -> None:
-        """Rows that were written through a checkpoint must still be where it says."""
-        table = self.tables.table
-        there = self.store.exists(table)
-        for row in self.ledger.rows(fingerprint=mark):
-            # a stream that was killed could not say; the target can, if there is one
-            rows = stream.written(row.run_id)[1] if row.rows is None and there else row.rows
-            if rows == 0:
-                continue
-            run = f"run {row.run_id} {'wrote' if rows else 'may have written'} rows"
-            if stream.owner is None and self.config.output.mode == "append" and there:
-                raise UsageError(
-                    f"output.checkpoint: {stream.checkpoint} is missing, and {run} with it. "
-                    f"Without its offset all rows would be appended to {table} again. Restore it, "
-                    "or name another output.table"
-                )
-            if stream.owner is not None and not there:
-                raise UsageError(
-                    f"output.table: {table} is missing, and {run} to it. The offset in "
-                    f"{stream.checkpoint} counts them as done: name another output.checkpoint to "
-                    "start again"
-                )
+def _check_rows_stand(job: Job, mark: str, stream: Stream) -> None:
+    """Rows that were written through a checkpoint must still be where it says."""
+    table = job.tables.table
+    there = job.store.exists(table)
+    for row in job.ledger.rows(fingerprint=mark):
+        # a stream that was killed could not say; the target can, if there is one
+        rows = stream.written(row.run_id)[1] if row.rows is None and there else row.rows
+        if rows == 0:
+            continue
+        run = f"run {row.run_id} {'wrote' if rows else 'may have written'} rows"
+        if stream.owner is None and job.config.output.mode == "append" and there:
+            raise UsageError(
+                f"output.checkpoint: {stream.checkpoint} is missing, and {run} with it. "
+                f"Without its offset all rows would be appended to {table} again. Restore it, "
+                "or name another output.table"
+            )
+        if stream.owner is not None and not there:
+            raise UsageError(
+                f"output.table: {table} is missing, and {run} to it. The offset in "
+                f"{stream.checkpoint} counts them as done: name another output.checkpoint to "
+                "start again"
+            )
 
-    def _settle_dead(self, mark: str, claim: Claim, stream: Stream) -> None:
-        """Put down what streams before this one wrote that were killed and could not say so.
 
-        Their rows stay, and readers follow the ledger's rows with outputs.
-        """
-        for row in self.ledger.rows(fingerprint=mark):
-            if row.rows is None and row.run_id != claim.row.run_id:
-                version, rows = stream.written(row.run_id)
-                outputs = json.dumps({self.tables.table: version}) if rows else None
-                found = replace(row, rows=rows, outputs=outputs, previous_claim=row.claim)
-                self.ledger.replace(found)
+def _settle_dead(job: Job, mark: str, run_id: str, stream: Stream) -> None:
+    """Put down what streams before this one wrote that were killed and could not say so.
+
+    Their rows stay, and readers follow the ledger's rows with outputs.
+    """
+    for row in job.ledger.rows(fingerprint=mark):
+        if row.rows is None and row.run_id != run_id:
+            version, rows = stream.written(row.run_id)
+            outputs = json.dumps({job.tables.table: version}) if rows else None
+            job.ledger.replace(replace(row, rows=rows, outputs=outputs, previous_claim=row.claim))
 
 
 class _Progress:
     """Hears how far a stream is, and notes it in the ledger."""
 
-    def __init__(self, job: Job, claim: Claim, stream: Stream):
-        self._job, self._claim, self._stream = job, claim, stream
+    def __init__(self, run: Run, stream: Stream):
+        self._job, self._claim, self._stream = run.job, run.claim, stream
         self._source = stream.identity
         self._noted = self._source, time.monotonic()
 

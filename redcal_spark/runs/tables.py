@@ -1,17 +1,26 @@
-"""Records: the patch log and the history as tables."""
+"""The tables of a run beside its rows: patches, history and metrics, their schemas and rows."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 
-from redcal_spark.core.history import Point
+from redcal_spark.backends.counters import Counters
+from redcal_spark.backends.store import Store
+from redcal_spark.certificate.certify import Certificate
+from redcal_spark.core.history import Point, before_and_after
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.metrics import Metrics, root
 from redcal_spark.core.patches import FIELDS, PatchLog
+from redcal_spark.errors import RunError
+from redcal_spark.model.pair import ReconciledPair
+from redcal_spark.runs.ledger import RunRow
 
 PATCHES = pa.schema(
     [
@@ -52,6 +61,36 @@ HISTORY = pa.schema(
     ]
 )
 
+# What a run took and what it achieved, as numbers that a dashboard can query: one row a number, of
+# a `kind`. count: rows, patches, jobs and so on; `counted` is the integer, `value` the same as a
+# double. phase: `value` is seconds. pass: one pass over rows, in the order of `number`; `value` is
+# seconds, `counted` rows, `bytes` those of packed rows where rows were packed. quality: a measure
+# before and after (`stage`), per split; `counted` is rows where it is a share.
+METRICS = pa.schema(
+    [
+        ("run_id", pa.string()),
+        ("command", pa.string()),
+        ("status", pa.string()),
+        ("measured_at", pa.timestamp("us", "UTC")),
+        ("kind", pa.string()),
+        ("name", pa.string()),
+        ("number", pa.int64()),
+        ("split", pa.string()),  # fit or holdout
+        ("stage", pa.string()),  # before or after
+        ("model", pa.int32()),
+        ("loss", pa.string()),
+        ("value", pa.float64()),
+        ("counted", pa.int64()),
+        ("bytes", pa.int64()),
+    ]
+)
+
+PER_MODEL = ("decision_loss", "loss_gap", "calibration_gap")
+SHARES = ("largest_event", "disagreement")
+
+
+# --- patches --------------------------------------------------------------------------------------
+
 
 def patches_table(run_id: str, log: PatchLog) -> pa.Table:
     rows = [{"run_id": run_id, **patch.to_json()} for patch in log]
@@ -67,6 +106,25 @@ def log_of(table: pa.Table) -> PatchLog:
     return PatchLog.from_json(row for i, row in enumerate(rows) if not i or row != rows[i - 1])
 
 
+def pair_of(store: Store, patches: str, row: RunRow) -> ReconciledPair:
+    """The model of a run, from ledger and patches."""
+    row.check_kept()
+    assert row.model is not None
+    table = store.read(patches, {"run_id": row.run_id})
+    log = PatchLog() if table is None else log_of(table)
+    if row.status == "cut":  # the run made more than the guard kept
+        log = PatchLog(log[: row.patches])
+    if len(log) != (row.patches or 0):
+        raise RunError(f"{patches} has {len(log)} of the {row.patches} patches of run {row.run_id}")
+    pair = ReconciledPair.from_json(json.loads(row.model) | {"log": log.to_json()})
+    if row.certificate is None:
+        return pair
+    return replace(pair, certificate=Certificate.from_json(json.loads(row.certificate)))
+
+
+# --- history --------------------------------------------------------------------------------------
+
+
 def history_table(
     run_id: str, losses: LossFamily, histories: Mapping[str, Sequence[Point]]
 ) -> pa.Table:
@@ -75,7 +133,7 @@ def history_table(
     for split, points in histories.items():
         for point in points:
             place = {"run_id": run_id, "split": split, "step": point.steps, "round": point.rounds}
-            rows += [place | found for found in measurements(Metrics(point.totals, losses))]
+            rows += [place | numbers for numbers in measurements(Metrics(point.totals, losses))]
     return pa.Table.from_pylist(rows, schema=HISTORY)
 
 
@@ -106,3 +164,104 @@ def measurements(metrics: Metrics) -> Iterator[dict[str, Any]]:
                 "largest_event": float(gap),
                 "largest_event_rows": int(gap * metrics.rows),
             }
+
+
+# --- metrics --------------------------------------------------------------------------------------
+
+
+def metrics_table(
+    run: RunRow,
+    pair: ReconciledPair,
+    counts: Mapping[str, int],
+    taken: Mapping[str, Any],
+    histories: Mapping[str, Sequence[Point]],
+) -> pa.Table:
+    """Rows are in an order that does not change.
+
+    taken: what the run took, by `measured` or `measured_in`. histories: none of a run that only
+    applied a model, whose certificate is not its own.
+    """
+    timings: Mapping[str, float] = taken["timings"]
+    rows = [
+        *_counts(counts),
+        *_counts(_verdicts(pair) if histories else {}),
+        *_counts(taken["counters"]),
+        *({"kind": "phase", "name": name, "value": value} for name, value in timings.items()),
+        *_passes(taken["passes"]),
+        *_quality(histories, pair.losses),
+    ]
+    common = {
+        "run_id": run.run_id,
+        "command": run.command,
+        "status": pair.status,
+        "measured_at": datetime.fromisoformat(taken["measured_at"]),
+    }
+    return pa.Table.from_pylist([common | row for row in rows], schema=METRICS)
+
+
+def _verdicts(pair: ReconciledPair) -> dict[str, int]:
+    """How many checks of the certificate came to which verdict."""
+    counts = {} if pair.certificate is None else pair.certificate.counts
+    return {f"checks_{name.replace(' ', '_')}": count for name, count in counts.items()}
+
+
+def _counts(counts: Mapping[str, int | None]) -> Iterator[dict[str, Any]]:
+    for name, count in counts.items():
+        if count is not None:
+            yield {"kind": "count", "name": name, "value": float(count), "counted": count}
+
+
+def measured(timings: Mapping[str, float], counters: Counters) -> dict[str, Any]:
+    """What a run took until now, as plain data: nobody can measure it again."""
+    return {
+        "measured_at": datetime.now(UTC).isoformat(),
+        "counters": counters.to_json(),
+        "timings": dict(timings),
+        "passes": [[made.name, made.seconds, made.rows, made.bytes] for made in counters.passes],
+    }
+
+
+def measured_in(table: pa.Table) -> dict[str, Any]:
+    """The same from the rows of a run that were written already."""
+    rows = table.to_pylist()
+    passes = [row for row in rows if row["kind"] == "pass"]
+    passes.sort(key=lambda row: int(row["number"]))
+    counted = {row["name"]: row["counted"] for row in rows if row["kind"] == "count"}
+    return {
+        "measured_at": rows[0]["measured_at"].astimezone(UTC).isoformat(),
+        "counters": {name: counted[name] for name in Counters().to_json() if name in counted},
+        "timings": {row["name"]: row["value"] for row in rows if row["kind"] == "phase"},
+        "passes": [[row[name] for name in ("name", "value", "counted", "bytes")] for row in passes],
+    }
+
+
+def _passes(passes: Sequence[Sequence[Any]]) -> Iterator[dict[str, Any]]:
+    for number, (name, seconds, rows, size) in enumerate(passes):
+        taken = {"number": number, "value": seconds, "counted": rows, "bytes": size}
+        yield {"kind": "pass", "name": name} | taken
+
+
+def _quality(
+    histories: Mapping[str, Sequence[Point]], losses: LossFamily
+) -> Iterator[dict[str, Any]]:
+    for split, stages in before_and_after(histories, losses).items():
+        for stage, metrics in stages.items():
+            place = {"kind": "quality", "split": split, "stage": stage}
+            for number in _numbers(metrics):
+                yield place | number
+
+
+def _numbers(metrics: Metrics) -> Iterator[dict[str, Any]]:
+    """Each number once: a Brier score is of a model, a disagreement of both under a loss."""
+    first = metrics.losses.losses[0].name if len(metrics.losses) else None
+    for measures in measurements(metrics):
+        model, loss = measures["model"], measures.get("loss")
+        if loss == first:
+            yield {"name": "brier", "model": model, "value": measures["brier"]}
+        for name in PER_MODEL:
+            if name in measures:
+                yield {"name": name, "model": model, "loss": loss, "value": measures[name]}
+        for name in SHARES:
+            if name in measures and model == 1:
+                counted = measures[f"{name}_rows"]
+                yield {"name": name, "loss": loss, "value": measures[name], "counted": counted}

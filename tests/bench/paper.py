@@ -28,9 +28,12 @@ import pyarrow.parquet as pq
 from redcal_spark import Reconciler
 from redcal_spark.backends.backend import Scan
 from redcal_spark.backends.local.backend import LocalScan
+from redcal_spark.backends.local.scan import scan_pieces
 from redcal_spark.core import history
 from redcal_spark.core.arrow import batches, from_numpy
 from redcal_spark.core.metrics import Metrics
+from redcal_spark.core.problem import Problem
+from redcal_spark.core.scan import each_alone
 from redcal_spark.core.splits import ColumnSplit
 from redcal_spark.errors import GridWarning
 from redcal_spark.runs.compare import RECONCILE_ALPHA, Compared, compare, mean_brier, mean_gap
@@ -172,12 +175,12 @@ def compared(experiment: Experiment, drawn: Draw) -> list[Compared]:
     table = from_numpy(reconciler.columns, drawn.f1, drawn.f2, drawn.y)
     table = table.append_column(SPLIT.column, pa.array(parts))
 
-    def scan(variant: Reconciler) -> Scan:
-        found = variant.gather(batches(table), table.schema, experiment.name, SPLIT)
-        return LocalScan(*found, 1)
+    def scan(problem: Problem) -> Scan:
+        rows, name = each_alone(batches(table)), experiment.name
+        return LocalScan(*scan_pieces(problem, rows, table.schema, name, SPLIT, threads=1), 1)
 
     with measured_at(experiment.points):
-        return compare(reconciler, scan, experiment.reconcile_alpha)
+        return compare(reconciler.problem, scan, experiment.reconcile_alpha)
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from redcal_spark.backends.backend import Backend
 from redcal_spark.core.metrics import Totals
 from redcal_spark.core.packing import pack_changes, unpack_changes
 from redcal_spark.core.patches import PatchLog
+from redcal_spark.runs import start
 from redcal_spark.runs.job import Job
 from redcal_spark.runs.outcome import Outcome
 from tests.bench import data, tables
@@ -123,7 +124,7 @@ def fit_here(bench: Bench) -> dict[str, Any]:
 
 def timed_outcome(job: Job) -> tuple[float, Outcome]:
     found: list[Outcome] = []
-    return timed(lambda: found.append(job.fit())), found[0]
+    return timed(lambda: found.append(start.fit(job))), found[0]
 
 
 @contextlib.contextmanager
@@ -143,7 +144,7 @@ def on_spark(bench: Bench) -> Iterator[tuple[SparkSession, Callable[[int | None]
         if bench.case.table is not None:
             few = bench.folder / "few.parquet"
             pq.write_table(bench.first_rows().slice(0, 10_000), few)
-            bench.job(-1, work(0), table=str(few), max_steps=2).fit()
+            start.fit(bench.job(-1, work(0), table=str(few), max_steps=2))
         yield spark, work
     finally:
         spark.stop()
@@ -202,7 +203,7 @@ def apply_here(bench: Bench) -> dict[str, Any]:
 
     def run() -> None:
         shutil.rmtree(ours.parent, ignore_errors=True)
-        tables.job(bench.table, ours, bench.losses, **bench.case.parameters).apply(pair)
+        start.apply(tables.job(bench.table, ours, bench.losses, **bench.case.parameters), pair)
 
     times = [timed(run) for _ in range(bench.case.repeats)]
     peak = peak_bytes()
@@ -226,7 +227,7 @@ def apply_there(bench: Bench) -> dict[str, Any]:
         runs, bare = [], []
         for number in range(bench.case.repeats):
             job = bench.job(number, work(None))
-            runs.append(timed(lambda job=job: job.apply(pair)))  # type: ignore[misc]
+            runs.append(timed(lambda job=job: start.apply(job, pair)))  # type: ignore[misc]
             target = str(bench.folder / f"bare_{number}")
             bare.append(timed(lambda to=target: copied.write.format("delta").save(to)))  # type: ignore[misc]
             for written in (f"run_{number}", f"bare_{number}"):

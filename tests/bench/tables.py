@@ -27,7 +27,9 @@ from redcal_spark.backends.local.store import DeltaRsStore
 from redcal_spark.config.load import config_from_tree
 from redcal_spark.core.arrow import BATCH
 from redcal_spark.core.losses import LossFamily
+from redcal_spark.core.problem import Problem
 from redcal_spark.model.pair import ReconciledPair
+from redcal_spark.runs import start
 from redcal_spark.runs.job import Job
 from tests.bench import data
 from tests.bench.memory import peak_bytes
@@ -187,7 +189,7 @@ def time_one(name: str, table: str, target: str) -> dict[str, Any]:
     if name != "fit":
         return {"seconds": timed(lambda: READERS[name](table, COLUMNS))}
     rows: list[Any] = []
-    seconds = timed(lambda: rows.append(job(table, Path(target)).fit().row))
+    seconds = timed(lambda: rows.append(start.fit(job(table, Path(target))).row))
     [row] = rows
     told = {"patches": row.patches, "rounds": row.rounds, "status": row.status}
     return told | {"seconds": seconds, "phases": json.loads(row.timings)}
@@ -198,13 +200,13 @@ def apply(sizes: Sizes) -> Result:
     table, folder = scores(sizes.rows, *APART), _folder()
     pair = _pair(table)
     ours, bare = folder / "apply" / "rows", folder / "bare"
-    job(table, ours).apply(pair)
+    start.apply(job(table, ours), pair)
     output = folder / "output.parquet"
     copy(ours, output)
 
     def run() -> None:
         shutil.rmtree(ours.parent, ignore_errors=True)
-        job(table, ours).apply(pair)
+        start.apply(job(table, ours), pair)
 
     ways = copies(output, bare)
     times = best(ways | {"apply": run}, sizes.repeats)
@@ -240,7 +242,7 @@ def copies(output: Path, bare: Path) -> dict[str, Callable[[], None]]:
 
 
 def _pair(table: str) -> ReconciledPair:
-    outcome = job(table, _folder() / "pair" / "rows", max_steps=MOST_PATCHES).fit()
+    outcome = start.fit(job(table, _folder() / "pair" / "rows", max_steps=MOST_PATCHES))
     assert outcome.pair is not None
     return outcome.pair
 
@@ -282,7 +284,7 @@ def peak_of_fit(table: str, target: str) -> tuple[int, int]:
     """Bytes of this process at its peak after a fit, and of the active rows."""
     work = job(table, Path(target))
     active = active_bytes(work)
-    work.fit()
+    start.fit(work)
     return peak_bytes(), sum(active)
 
 
@@ -290,8 +292,8 @@ def active_bytes(work: Job) -> list[int]:
     """Filled by the job's scan: the bytes of the active rows that it kept in memory."""
     scan, found = work.scan, []
 
-    def counted() -> Scan:
-        scanned = scan()
+    def counted(problem: Problem | None = None) -> Scan:
+        scanned = scan(problem)
         found.append(sum(block.nbytes for block in scanned.gathered.fit.active))
         return scanned
 

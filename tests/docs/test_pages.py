@@ -15,8 +15,7 @@ import yaml
 from redcal_spark import __version__
 from redcal_spark.cli.fail_on import CONDITIONS
 from redcal_spark.runs.ledger import SCHEMA
-from redcal_spark.runs.metrics_table import METRICS
-from redcal_spark.runs.tables import HISTORY, PATCHES
+from redcal_spark.runs.tables import HISTORY, METRICS, PATCHES
 from tests.bench.results import FOLDER, Part, Results, parts_of
 from tests.docs.made import make, results
 from tests.docs.pages import DOCS, MADE, ROOT, name_of, pages, remade

@@ -15,9 +15,10 @@ from collections.abc import Callable
 from typing import Any
 
 from redcal_spark.cli import main
-from redcal_spark.runs import job, patch_writer
+from redcal_spark.runs import patch_writer, start
 from redcal_spark.runs.claim import Claim
 from redcal_spark.runs.patch_writer import Progress
+from redcal_spark.runs.run import Run
 
 Test = Callable[..., bool]
 INSTEAD = "REDCAL_TEST_STRIKE"  # a variable that has a command for the shell
@@ -96,14 +97,14 @@ def prepare(moment: str, store: Any, work: Any, delay: float) -> None:
     write = "write"
     rows = (work, "write_rows")
     moments: dict[str, Callable[[], None]] = {
-        "claim": lambda: at(job, "take", after=True),
+        "claim": lambda: at(start, "take", after=True),
         "scan": lambda: at(work, "scan", soon(delay)),
         "after the scan": lambda: at(work, "scan", after=True),
         "first patch": lambda: at(Progress, "patch", after=True),
         "inside a calibration": lambda: at(
             Progress, "patch", test=lambda _, p, __: p.kind == "calibrate", nth=2, after=True
         ),
-        "between rounds": lambda: at(job.Job, "_round", nth=2),
+        "between rounds": lambda: at(Run, "_round", nth=2),
         "write of the patches": lambda: at(store, write, soon(delay / 5), test=to("_patches")),
         "after the patches": lambda: at(store, write, test=to("_history")),
         "write of the history": lambda: at(store, write, soon(delay / 5), test=to("_history")),

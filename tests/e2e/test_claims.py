@@ -20,7 +20,6 @@ from deltalake import DeltaTable, write_deltalake
 
 from redcal_spark.backends.local.store import DeltaRsStore
 from redcal_spark.backends.processes import start_of
-from redcal_spark.runs import job
 from redcal_spark.runs.claim import Claim, HeldByAnother, is_held, take
 from redcal_spark.runs.ledger import Ledger, RunRow
 from tests.e2e.work import Work, scores
@@ -84,11 +83,11 @@ def test_a_run_that_ends_between_the_look_and_the_claim(
     first: list[dict[str, Any]] = []
 
     def late(*arguments: Any) -> Claim | HeldByAnother:
-        monkeypatch.setattr(job, "take", take)
+        monkeypatch.setattr("redcal_spark.runs.start.take", take)
         first.append(delta.ran())
         return take(*arguments)
 
-    monkeypatch.setattr(job, "take", late)
+    monkeypatch.setattr("redcal_spark.runs.start.take", late)
     assert delta.ran()["unchanged"] is True
     assert [row["run_id"] for row in delta.runs()] == [first[0]["run_id"]]
     assert DeltaTable("out/rows").version() == 0
@@ -126,13 +125,13 @@ def test_a_stopped_process_is_taken_over_and_writes_nothing_when_it_goes_on(delt
     configure(delta)
     script = (
         "import os, signal, sys\n"
-        "from redcal_spark.runs import job\n"
+        "from redcal_spark.runs.run import Run\n"
         "from redcal_spark.cli import main\n"
-        "write = job.Job._write_rows\n"
+        "write = Run._write_rows\n"
         "def stopped(*a):\n"
         "    os.kill(os.getpid(), signal.SIGSTOP)\n"
         "    return write(*a)\n"
-        "job.Job._write_rows = stopped\n"
+        "Run._write_rows = stopped\n"
         "sys.exit(main(['run', '-c', 'config.yaml']))\n"
     )
     first = subprocess.Popen(

@@ -240,7 +240,7 @@ def test_exit_2_for_wrong_use_and_1_for_failure(
     def broken(*_: object) -> None:
         raise ZeroDivisionError("boom")
 
-    monkeypatch.setattr("redcal_spark.runs.job.history_table", broken)
+    monkeypatch.setattr("redcal_spark.runs.run.history_table", broken)
     told = work.redcal("run")
     assert told.code == 1
     assert "unexpected ZeroDivisionError: boom" in told.err

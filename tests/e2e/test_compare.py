@@ -14,6 +14,7 @@ from redcal_spark.core.arrow import batches
 from redcal_spark.core.splits import ColumnSplit
 from redcal_spark.runs.compare import PROCEDURES
 from tests.e2e.work import CLASSES, LOSSES, Work, scores
+from tests.helpers import gather
 
 ALPHA = 0.08  # Reconcile's own
 
@@ -85,7 +86,7 @@ def test_a_second_look_at_kept_rows_is_a_scan_of_their_own(algorithm: str) -> No
 
     def scanned(name: str) -> LocalScan:
         split = ColumnSplit("fold", "train", "test")
-        found = reconciler(name).gather(batches(table), table.schema, "scores", split)
+        found = gather(reconciler(name), batches(table), table.schema, split)
         return LocalScan(*found)
 
     table = scores()

@@ -18,7 +18,7 @@ import yaml
 from deltalake import DeltaTable, QueryBuilder
 
 from redcal_spark.cli import main
-from redcal_spark.runs.metrics_table import METRICS
+from redcal_spark.runs.tables import METRICS
 from tests.e2e.work import LOSSES, Told, Work, scores, write
 
 ROOT = Path(__file__).parents[2]
@@ -95,13 +95,13 @@ def test_warnings_of_libraries_are_lines(work: Work) -> None:
     Path("config.yaml").write_text(yaml.safe_dump(work.tree, sort_keys=False), "utf-8")
     script = (
         "import sys, warnings\n"
-        "from redcal_spark.runs import job\n"
+        "from redcal_spark.runs import run\n"
         "from redcal_spark.cli import main\n"
-        "made = job.history_table\n"
+        "made = run.history_table\n"
         "def warned(*a):\n"
         "    warnings.warn('two\\nlines')\n"
         "    return made(*a)\n"
-        "job.history_table = warned\n"
+        "run.history_table = warned\n"
         "sys.exit(main(['run', '-c', 'config.yaml', '--log-format', 'json']))\n"
     )
     done = subprocess.run(
@@ -128,7 +128,7 @@ def test_failures_are_lines(work: Work, monkeypatch: pytest.MonkeyPatch, verbose
     def broken(*_: object) -> None:
         raise ZeroDivisionError("boom")
 
-    monkeypatch.setattr("redcal_spark.runs.job.history_table", broken)
+    monkeypatch.setattr("redcal_spark.runs.run.history_table", broken)
     told = work.redcal("run", *options)
     assert told.code == 1
     *_, line = lines(told.err)
@@ -356,7 +356,7 @@ def test_a_failed_run_counts_in_the_ledger_alone(
     def broken(*_: object) -> None:
         raise ZeroDivisionError("boom")
 
-    monkeypatch.setattr("redcal_spark.runs.job.history_table", broken)
+    monkeypatch.setattr("redcal_spark.runs.run.history_table", broken)
     assert work.redcal("run").code == 1
     [failed] = work.runs()
     assert json.loads(failed["counters"])["rows_scanned"] == 600

@@ -143,7 +143,7 @@ def test_a_run_that_failed_after_its_rows_were_written_stays(
         raise ZeroDivisionError("boom")
 
     with monkeypatch.context() as patched:
-        patched.setattr("redcal_spark.runs.job.metrics_table", broken)
+        patched.setattr("redcal_spark.runs.run.metrics_table", broken)
         assert work.redcal("run").code == 1
     failed = work.runs()[0]["run_id"]
     work.ran("fit", "--set", "reconcile.eta=0.02")
@@ -165,7 +165,7 @@ def test_a_pruned_run_is_no_longer_done_or_to_be_resumed(
 
     monkeypatch.setattr(patch_writer, "EVERY", 0)
     with monkeypatch.context() as patched:
-        patched.setattr("redcal_spark.runs.job.history_table", broken)
+        patched.setattr("redcal_spark.runs.run.history_table", broken)
         work.redcal("fit", "--set", "reconcile.eta=0.03")
     failed = work.runs()[-1]
     assert failed["status"] == "failed"

@@ -143,7 +143,7 @@ def test_unexpected_errors_show_no_value(
     def broken(*_: object) -> None:
         raise OSError(13, "no way", f"out/{SECRETS['OUT_KEY']}/rows")
 
-    monkeypatch.setattr("redcal_spark.runs.job.history_table", broken)
+    monkeypatch.setattr("redcal_spark.runs.run.history_table", broken)
     told = shows_nothing(secret.redcal("run", *how))
     assert told.code == 1 and "no way" in told.err
     assert ("Traceback" in told.err) == bool(how)

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from redcal_spark.backends.spark import scratch
 from redcal_spark.cli import log_lines, main
-from redcal_spark.runs import claim, ledger, metrics_table, prune
+from redcal_spark.runs import claim, ledger, prune, tables
 from tests.e2e import killed
 
 FILE = "REDCAL_TEST_CLOCK"
-ASKING = (claim, metrics_table, ledger, log_lines, prune, scratch)
+ASKING = (claim, tables, ledger, log_lines, prune, scratch)
 
 
 class Clock(datetime):

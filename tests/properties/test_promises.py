@@ -25,6 +25,7 @@ from tests.helpers import (
     block_of,
     check_brier,
     fit,
+    fit_gathered,
     fitted,
     gathered,
     log_of,
@@ -212,7 +213,7 @@ def test_a_log_cut_anywhere_and_continued_gives_the_same_log(seed: int) -> None:
     whole = fit(problem)
     for cut in range(len(whole.log) + 1):
         model, found, layout = gathered(problem, [3, 5])
-        resumed = model.fit_gathered(found, layout, log=whole.log[:cut])
+        resumed = fit_gathered(model, found, layout, log=whole.log[:cut])
         assert (resumed.log, resumed.status) == (whole.log, whole.status)
         assert resumed.zero_calibrations <= whole.zero_calibrations
 
@@ -224,7 +225,7 @@ def test_an_adaptive_beta_is_found_again_inside_the_round(name: str) -> None:
     assert len(fit(replace(problem, adaptive_beta=False)).log) > len(whole.log)  # it is in force
     for cut in range(1, len(whole.log) + 1):
         model, found, layout = gathered(problem)
-        assert model.fit_gathered(found, layout, log=whole.log[:cut]).log == whole.log
+        assert fit_gathered(model, found, layout, log=whole.log[:cut]).log == whole.log
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -240,7 +241,7 @@ def test_caps_cut_the_log_and_a_capped_run_can_go_on(seed: int) -> None:
         due = most < len(whole.log) or whole.status == "capped"
         assert (part.log, part.status) == (whole.log[:most], "capped" if due else whole.status)
         model, found, layout = gathered(problem)
-        assert model.fit_gathered(found, layout, log=part.log).log == whole.log
+        assert fit_gathered(model, found, layout, log=part.log).log == whole.log
     for most in (0, 1, 2):
         result = oracle.fit(replace(problem, max_rounds=most))
         assert log_of(fit(replace(problem, max_rounds=most))) == result.log
@@ -250,7 +251,7 @@ def test_on_patch_sees_every_new_patch_once_and_in_order() -> None:
     problem, pair = converged(CONVERGING[0])
     seen: list[Any] = []
     model, found, layout = gathered(problem)
-    model.fit_gathered(found, layout, log=pair.log[:1], on_patch=lambda p, _: seen.append(p))
+    fit_gathered(model, found, layout, log=pair.log[:1], on_patch=lambda p, _: seen.append(p))
     assert seen == list(pair.log[1:])
 
 
@@ -259,9 +260,9 @@ def test_what_was_gathered_can_be_fitted_twice(algorithm: str) -> None:
     for seed in range(12):
         problem = problems.random_problem(seed, algorithm=algorithm)
         model, found, layout = gathered(problem)
-        first = model.fit_gathered(found, layout)
-        assert model.fit_gathered(found, layout).log == first.log
-        assert model.fit_gathered(found, layout, log=first.log[:1]).log == first.log
+        first = fit_gathered(model, found, layout)
+        assert fit_gathered(model, found, layout).log == first.log
+        assert fit_gathered(model, found, layout, log=first.log[:1]).log == first.log
 
 
 # Save and load

@@ -20,6 +20,7 @@ from redcal_spark.backends.local.store import DeltaRsStore
 from redcal_spark.backends.spark.backend import SparkBackend
 from redcal_spark.cli.results import evaluation_json
 from redcal_spark.config.load import load_config
+from redcal_spark.runs import start
 from redcal_spark.runs.evaluation.evaluate import evaluate
 from redcal_spark.runs.job import Job
 from tests.e2e.work import configuration, scores, write
@@ -54,7 +55,7 @@ def ran(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
         tree["output"]["report"] = None
         tree["engine"]["name"] = "spark"
         Path("config.yaml").write_text(yaml.safe_dump(tree, sort_keys=False), "utf-8")
-        assert job(spark).run().row.status == "converged"
+        assert start.run(job(spark)).row.status == "converged"
     return folder
 
 
@@ -104,7 +105,7 @@ def written_without_spark(tree: Any, *tables: pa.Table) -> None:
     for table in tables:
         write_deltalake("scores", table, mode="overwrite", schema_mode="overwrite")
         Path("config.yaml").write_text(yaml.safe_dump(tree, sort_keys=False), "utf-8")
-        Job(load_config("config.yaml"), LocalBackend(DeltaRsStore())).run()
+        start.run(Job(load_config("config.yaml"), LocalBackend(DeltaRsStore())))
 
 
 def of_scores(mode: str) -> Any:

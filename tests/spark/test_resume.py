@@ -10,6 +10,7 @@ from redcal_spark.backends.spark.frames import layout_of
 from redcal_spark.backends.spark.scan import SparkScan
 from redcal_spark.backends.spark.scratch import Scratch
 from redcal_spark.backends.spark.stored_blocks import Stored
+from redcal_spark.model.fit import fit_scanned
 from tests.contract.cases import expected, made, table
 from tests.helpers import log_of, prefix, quietly, reconciler
 
@@ -32,8 +33,7 @@ def go_on(spark: Any, scratch: str, problem: tuple[str, int, int], cut: int, bud
         place = Scratch(spark, scratch)
         try:
             scan = SparkScan(frame, model.problem, layout, place, budget)
-            patches, engine = prefix(log[:cut]), scan.engine(model.problem)
-            return model.fit_gathered(scan.gathered, layout, patches, engine=engine)
+            return fit_scanned(model.problem, scan, prefix(log[:cut]))
         finally:
             place.close()
 

@@ -14,7 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from redcal_spark.backends.spark.backend import SparkBackend
 from redcal_spark.backends.spark.store import SparkStore
-from redcal_spark.runs.job import Job
+from redcal_spark.runs.run import Run
 from tests import backends
 from tests.e2e.test_resume import MOMENTS, killed, outcome
 from tests.e2e.work import Told, Work, scores
@@ -149,7 +149,7 @@ def test_a_failure_is_resumed(lake: Lake, monkeypatch: pytest.MonkeyPatch, place
     monkeypatch.setattr(patch_writer, "EVERY", 0)
     monkeypatch.setattr(patch_writer, "SHARE", 0)
     owner, name, nth, after = {
-        "after the scan": (Job, "_finish", 1, False),
+        "after the scan": (Run, "_fit_scanned", 1, False),
         "inside a calibration": (Progress, "patch", 2, True),
         "before the rows": (SparkBackend, "write_rows", 1, False),
         "after the rows": (SparkBackend, "write_rows", 1, True),

@@ -22,7 +22,8 @@ from redcal_spark import ReconciledPair
 from redcal_spark.backends.spark.backend import SparkBackend
 from redcal_spark.config.load import load_config
 from redcal_spark.errors import InputError
-from redcal_spark.runs.stream import StreamJob
+from redcal_spark.runs.job import Job
+from redcal_spark.runs.stream import stream
 from tests import backends
 from tests.e2e.test_resume import killed
 from tests.e2e.work import Told, scores
@@ -252,8 +253,8 @@ def test_following_until_told_to_stop(spark: Any, river: River) -> None:
     def act() -> None:
         until(lambda: rows() == ROWS)
         pair = ReconciledPair.load("model.json")
-        second = StreamJob(load_config("config.yaml"), SparkBackend(spark))
-        held.append(second.stream(pair, "model.json", threading.Event()).held)
+        second = Job(load_config("config.yaml"), SparkBackend(spark))
+        held.append(stream(second, pair, "model.json", threading.Event()).held)
         river.arrive(river.parts[1])
         until(lambda: rows() == 2 * ROWS)
         more = river.parts[2].append_column("ward", pa.array(["w"] * ROWS))

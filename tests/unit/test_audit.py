@@ -21,7 +21,7 @@ from redcal_spark.core.packing import pack_gathered, unpack_gathered
 from redcal_spark.core.scan import ScanResult
 from redcal_spark.model.audit import audit, audit_rows, calibration_margin, cost_margin
 from tests import oracle, problems
-from tests.helpers import batches_of, cuts, fit, gathered, log_of, quietly, reconciler
+from tests.helpers import batches_of, cuts, fit, gather, gathered, log_of, quietly, reconciler
 from tests.oracle import ALGORITHMS, ONE, Problem
 from tests.real_data import load
 
@@ -37,8 +37,8 @@ def case(seed: int) -> Problem:
 def audited(problem: Problem, sizes: list[int] | None = None, threads: int = 1) -> dict[str, Any]:
     blocks = batches_of(problem, sizes or [])
     with quietly():
-        auditor = reconciler(problem, threads).variant(audit=True)
-        found, _ = auditor.gather(blocks, blocks[0].schema, "the data")
+        auditor = reconciler(problem, threads)
+        found, _ = gather(auditor, blocks, blocks[0].schema, audit=True)
     assert not found.fit.scans  # an audit keeps no rows
     return audit_rows(auditor.problem, found)
 
@@ -208,10 +208,10 @@ def test_blocks_threads_and_packing_do_not_change_an_audit(seed: int) -> None:
     assert audited(problem, sizes, threads=2) == whole
     # as Spark's workers do it, two tasks and the sum of what they send
     with quietly():
-        auditor = reconciler(problem).variant(audit=True)
+        auditor = reconciler(problem)
     blocks = batches_of(problem, sizes)
     _, _, layout = gathered(problem)
-    scanner = auditor.problem.scanner(layout)
+    scanner = replace(auditor.problem, audit=True).scanner(layout)
     task = ScanTask(scanner, tuple(blocks[0].schema.names))
     total = ScanResult.nothing(scanner.rules, layout.n_classes)
     for share in (blocks[::2], blocks[1::2]):
@@ -318,9 +318,9 @@ def test_holdout_rows_are_audited_but_not_to_be_fixed() -> None:
     problem = case(SEEDS[0])
     blocks = batches_of(problem, [len(problem.f1) // 2])
     with quietly():
-        auditor = reconciler(problem).variant(audit=True)
-        fitted, _ = auditor.gather(blocks[:1], blocks[0].schema, "the data")
-        holdout, _ = auditor.gather(blocks[1:], blocks[0].schema, "the data")
+        auditor = reconciler(problem)
+        fitted, _ = gather(auditor, blocks[:1], blocks[0].schema, audit=True)
+        holdout, _ = gather(auditor, blocks[1:], blocks[0].schema, audit=True)
     both = ScanResult(fitted.fit, holdout.fit)
     found = audit_rows(auditor.problem, both)
     assert found["to_fix"] == audit_rows(auditor.problem, fitted)["to_fix"]

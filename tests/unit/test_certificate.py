@@ -27,7 +27,7 @@ from redcal_spark.core.patches import PatchLog
 from redcal_spark.core.scan import ScanResult
 from redcal_spark.errors import ModelFileError
 from tests import oracle, problems
-from tests.helpers import gathered, refused
+from tests.helpers import fit_gathered, gathered, refused
 from tests.oracle import ALGORITHMS, ONE, Grid, Problem
 
 
@@ -53,7 +53,7 @@ class Run:
 
 def run_of(problem: Problem) -> Run:
     model, found, layout = gathered(problem, [7, 5])
-    pair = model.fit_gathered(found, layout)
+    pair = fit_gathered(model, found, layout)
     run = Run(problem, pair, found, [])
     run.points = run.history(pair.log)
     return run

@@ -12,7 +12,7 @@ import pytest
 from redcal_spark import Reconciler
 from redcal_spark.errors import InputError, ScoreWarning, UsageError
 from tests import problems
-from tests.helpers import refused
+from tests.helpers import gather, refused
 from tests.problems import ZERO_ONE
 
 HOW = "\n  (on_bad_rows='skip' passes such rows through untouched)"
@@ -393,7 +393,7 @@ def test_a_column_that_is_there_twice_on_apply() -> None:
 def test_more_rows_than_int64_sums_can_take(rows: int) -> None:
     """Sums of 2^26 over 2^37 rows are 2^63: one row fewer is taken, this many are refused."""
     made = reconciler()
-    gathered, _ = made.gather(table().to_batches(), table().schema, "the data")
+    gathered, _ = gather(made, table().to_batches(), table().schema)
     gathered.rows = 2**37 - 1
     made.problem.check(gathered, "scores")
     gathered.rows = rows

@@ -25,7 +25,8 @@ from redcal_spark.core.fixed_point import ONE
 from redcal_spark.core.history import Holdout, Point, history
 from redcal_spark.core.paired import Moments, Range
 from redcal_spark.core.scan import ScanResult
-from redcal_spark.model.verdict import verdict
+from redcal_spark.model.guard import verdict
+from tests.helpers import fit_gathered, gather
 
 Floats = npt.NDArray[np.float64]
 
@@ -168,12 +169,12 @@ class Fit:
     def on(cls, batch: pa.RecordBatch, losses: dict[str, Any], **given: Any) -> Fit:
         options = {"alpha": ALPHA, "eta": 0.02} | given
         model = Reconciler(losses=losses, threads=1, delta=float(DELTA), **options)
-        found, layout = model.gather([batch], batch.schema, "the data")
-        pair = model.fit_gathered(found, layout)
+        found, layout = gather(model, [batch], batch.schema)
+        pair = fit_gathered(model, found, layout)
         return cls(model, pair, points_of(found, pair))
 
     def holdout(self, batch: pa.RecordBatch, guard: Guard) -> ReconciledPair:
-        found, _ = self.model.gather([batch], batch.schema, "the data")
+        found, _ = gather(self.model, [batch], batch.schema)
         histories = {"fit": self.points, "holdout": points_of(found, self.pair, Holdout(False))}
         pair, _ = verdict(self.pair, histories, guard, str, self.model.delta)
         return pair

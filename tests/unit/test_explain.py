@@ -16,7 +16,8 @@ import pytest
 
 from redcal_spark import ReconciledPair, Reconciler
 from redcal_spark.errors import InputError, RedcalError, UsageError
-from redcal_spark.model.explanation import Explanation, State
+from redcal_spark.model.explanation import Explanation
+from redcal_spark.model.row_states import State
 from tests import oracle, problems
 from tests.helpers import apply, arrays, fit, log_of, quietly, refused
 from tests.oracle import ALGORITHMS, ONE, Problem

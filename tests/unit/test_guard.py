@@ -21,7 +21,7 @@ from redcal_spark.errors import UsageError
 from redcal_spark.model.guard import best_prefix, cut, mean_loss, warning
 from redcal_spark.model.pair import ReconciledPair
 from tests import oracle, problems
-from tests.helpers import gathered, prefix, refused
+from tests.helpers import fit_gathered, gathered, prefix, refused
 from tests.oracle import ALGORITHMS, ONE, Problem
 
 
@@ -40,7 +40,7 @@ def held_out(problem: Problem, seed: int) -> Problem:
 
 def fitted(problem: Problem, holdout: Problem) -> tuple[ReconciledPair, list[Point], list[Point]]:
     model, found, layout = gathered(problem)
-    pair = model.fit_gathered(found, layout)
+    pair = fit_gathered(model, found, layout)
     points = history(found.fit.totals, found.fit.scans, pair.rules, pair.log)
     _, other, _ = gathered(holdout)
     return pair, points, history(other.fit.totals, other.fit.scans, pair.rules, pair.log)

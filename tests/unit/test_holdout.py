@@ -27,7 +27,7 @@ from redcal_spark.core.paired import Moments, Paired, Range, brier_ranges
 from redcal_spark.core.patches import Patch
 from redcal_spark.core.rows import Rows
 from tests import oracle, problems
-from tests.helpers import gathered
+from tests.helpers import fit_gathered, gathered
 from tests.oracle import ALGORITHMS, ONE, Problem
 
 # --- a plain reading of DESIGN 2.9 ----------------------------------------------------------------
@@ -146,7 +146,7 @@ def run_of(seed: int, **fixed: Any) -> Run:
     given = {"algorithm": ALGORITHMS[seed % 4], "max_n": 30, "max_d": 5, "max_steps": 14} | fixed
     problem = problems.random_problem(seed, **given)
     model, found, layout = gathered(problem, [7, 5])
-    pair = model.fit_gathered(found, layout)
+    pair = fit_gathered(model, found, layout)
     fit = history(found.fit.totals, found.fit.scans, pair.rules, pair.log)
     holdout = other_rows(problem, seed)
     return Run(problem, pair, fit, holdout, held_points(pair, holdout, [4]))

@@ -24,8 +24,10 @@ from redcal_spark.backends.local.store import DeltaRsStore
 from redcal_spark.config.load import config_from_tree
 from redcal_spark.core.patches import Patch
 from redcal_spark.errors import InputError, JoinWarning
+from redcal_spark.runs import start
 from redcal_spark.runs.job import Job
-from redcal_spark.runs.outcome import Listener, Outcome
+from redcal_spark.runs.listener import Listener
+from redcal_spark.runs.outcome import Outcome
 from tests.helpers import refused
 
 N, D = 400, 3
@@ -68,7 +70,7 @@ def job(
 
 
 def run(listener: Listener | None = None, **given: Any) -> Outcome:
-    return job(listener, **given).run()
+    return start.run(job(listener, **given))
 
 
 def log_of(outcome: Outcome) -> list[Patch]:
@@ -202,7 +204,7 @@ def test_bool_labels() -> None:
     logs = []
     for y in (pa.array(Y > 0), pa.array((Y > 0).astype(int))):
         put(rows(y=y, **columns))
-        logs.append(log_of(job(costs=[[0, 5], [1, 0]]).fit(force=True)))
+        logs.append(log_of(start.fit(job(costs=[[0, 5], [1, 0]]), force=True)))
     assert logs[0] == logs[1] != []
 
 
@@ -378,7 +380,7 @@ def test_bad_arrays_pass_through(expected: list[Patch]) -> None:
     clean = new.filter(new["valid"]).slice(0, N)
     put(rows())
     shutil.rmtree("out/done")  # no longer the columns that it has
-    job().run()
+    start.run(job())
     assert clean["a_reconciled"].to_pylist() == done()["a_reconciled"].to_pylist()
 
 

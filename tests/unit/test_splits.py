@@ -12,7 +12,7 @@ import pytest
 from redcal_spark import Reconciler
 from redcal_spark.core.splits import ColumnSplit, HashSplit, hash_column
 from redcal_spark.errors import InputError, UsageError
-from tests.helpers import refused
+from tests.helpers import gather, refused
 from tests.problems import ZERO_ONE
 
 MASK = 2**64 - 1
@@ -167,8 +167,7 @@ def test_what_is_gathered_for_each_side() -> None:
             "part": ["fit", "holdout", "fit", "none", "fit", "holdout"],
         }
     )
-    found, _ = model.gather(
-        table.to_batches(), table.schema, "it", ColumnSplit("part", "fit", "holdout")
-    )
+    split = ColumnSplit("part", "fit", "holdout")
+    found, _ = gather(model, table.to_batches(), table.schema, split)
     assert (found.fit.rows, found.holdout.rows, found.unused) == (1, 2, 1)
     assert (found.rows, found.bad, found.unlabelled) == (6, 1, 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -12,7 +11,7 @@ import pyarrow as pa
 from redcal_spark.backends.threads import ordered
 from redcal_spark.core.columns import Layout, plan
 from redcal_spark.core.problem import Problem
-from redcal_spark.core.scan import BatchGroup, ScanResult, gather
+from redcal_spark.core.scan import BatchGroup, ScanResult
 from redcal_spark.core.splits import Split
 from redcal_spark.errors import InputError
 
@@ -26,13 +25,20 @@ def scan_pieces(
     progress: Callable[[int], Any] | None = None,
     threads: int | None = None,
 ) -> tuple[ScanResult, Layout]:
-    """What a table's rows say to a problem. Threads read several pieces at once."""
+    """One pass over the rows; memory grows with the active ones only.
+
+    Threads read several pieces at once.
+    """
     first, pieces = _peeked(pieces)
     layout = plan(schema, problem.columns, where, problem.n_classes, first)
     if first is None:
         raise InputError(f"{where} has no rows")
-    spread = partial(ordered, threads=threads)
-    gathered = gather(pieces, problem.scanner(layout, split), spread, progress)
+    scanner = problem.scanner(layout, split)
+    gathered = ScanResult.nothing(scanner.rules, layout.n_classes)
+    for part in ordered(scanner.all, pieces, threads):
+        gathered.merge(part)
+        if progress is not None:
+            progress(part.rows)
     problem.check(gathered, where)
     return gathered, layout
 

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from redcal_spark.core.roles import UNKNOWN, Roles
+from redcal_spark.core.roles import Roles
 from redcal_spark.errors import RedcalError
 from redcal_spark.model.pair import ReconciledPair
-from redcal_spark.runs import earlier
 from redcal_spark.runs.evaluation.redone import plain
-from redcal_spark.runs.job import Job
+from redcal_spark.runs.job import Job, patches_of
 from redcal_spark.runs.ledger import RunRow, fingerprint
 
 
@@ -46,24 +45,21 @@ def applied_by(job: Job, row: RunRow, given: ReconciledPair | None) -> Applied:
 
 def roles_applied(job: Job, row: RunRow) -> Roles:
     """What the rows were to the fit of the model, as far as the run that applied it could know."""
-    told = plain(row.progress)
-    run_id = told.get("model_of") if isinstance(told, dict) else None
-    found = [fitted for fitted in job.ledger.rows() if fitted.run_id == run_id]
-    then = plain(row.inputs)
-    if not found or not earlier.fitted_on(found[0], job.config, job.digest, then):
-        return UNKNOWN
-    return Roles(job.check_input(), job.split)
+    progress = plain(row.progress)
+    run_id = progress.get("model_of") if isinstance(progress, dict) else None
+    fitted = next((one for one in job.ledger.rows() if one.run_id == run_id), None)
+    return job.roles_of(fitted, plain(row.inputs))
 
 
 def _candidates(job: Job, row: RunRow) -> Iterator[tuple[RunRow, ReconciledPair | None]]:
     """Fitted runs of this ledger, the newest first."""
-    patches = earlier.patches_of(job.config.recorded())
+    patches = patches_of(job.config.recorded())
     for fitted in reversed(job.ledger.rows()):
         config: Any = plain(fitted.config)
         if fitted.model is None or fitted.pruned_at is not None or not isinstance(config, dict):
             continue
         try:
-            if earlier.patches_of(config) == patches:
+            if patches_of(config) == patches:
                 yield fitted, job.pair_of(fitted)
         except (RedcalError, LookupError, TypeError, ValueError):
             yield fitted, None  # something of it was changed

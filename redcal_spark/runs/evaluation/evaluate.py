@@ -16,7 +16,6 @@ from redcal_spark.core.metrics import Metrics, Totals
 from redcal_spark.core.output_columns import OutputNames
 from redcal_spark.errors import InputError, RedcalError, RunError, UsageError
 from redcal_spark.model.pair import ReconciledPair
-from redcal_spark.runs.earlier import check_kept
 from redcal_spark.runs.evaluation.applied_model import Applied, applied_by, roles_applied
 from redcal_spark.runs.evaluation.findings import Checked, Result, result
 from redcal_spark.runs.evaluation.ledger_checks import check_ledger, expected_of, lost
@@ -75,27 +74,27 @@ def evaluate(
     """
     last = job.store.last_writer(job.tables.table)
     known = {row.run_id: row for row in job.ledger.rows()}
-    found = Evaluation()
+    evaluation = Evaluation()
     if run_id is None:
         if last is not None and last not in known and OF_A_RUN.fullmatch(last):
-            found.checked.append(lost(job, last))
+            evaluation.checked.append(lost(job, last))
         row = _chosen(job, last, known)
     else:
         if run_id not in known:
             raise UsageError(f"no run {run_id!r} in {job.tables.runs}")
         row = known[run_id]
     if row is None:
-        if found.checked:
-            return found
+        if evaluation.checked:
+            return evaluation
         raise UsageError(
             f"nothing to evaluate: no table {job.tables.table} yet; write it with: "
             "redcal run -c FILE"
             if not job.store.exists(job.tables.table)
             else f"no finished run in {job.tables.runs} wrote {job.tables.table}"
         )
-    found.row = row
-    _evaluate(job_of(job, row), row, last, model, found)
-    return found
+    evaluation.row = row
+    _evaluate(job_of(job, row), row, last, model, evaluation)
+    return evaluation
 
 
 def _chosen(job: Job, last: str | None, known: dict[str, RunRow]) -> RunRow | None:
@@ -124,20 +123,20 @@ def _sealed(job: Job, row: RunRow) -> bool:
 
 
 def _evaluate(
-    job: Job, row: RunRow, last: str | None, model: ReconciledPair | None, found: Evaluation
+    job: Job, row: RunRow, last: str | None, model: ReconciledPair | None, evaluation: Evaluation
 ) -> None:
     sealed = _sealed(job, row)
     if sealed:
-        check_kept(row)
+        row.check_kept()
         if row.status in UNFINISHED:
-            told = f"run {row.run_id} did not finish ({row.status}): go on with: redcal resume"
-            found.checked.append(Checked("run", row.run_id, job.tables.runs, unchecked=[told]))
+            why = f"run {row.run_id} did not finish ({row.status}): go on with: redcal resume"
+            evaluation.checked.append(Checked("run", row.run_id, job.tables.runs, unchecked=[why]))
             return
         names = sorted({name[1] for name in VARIABLE.finditer(row.config) if name[1]})
         if names and job.digest != row.config_digest:
-            told = f"the configuration of run {row.run_id} uses environment variables, and a "
-            told += f"value has changed since: set {', '.join(names)} as it was then"
-            found.checked.append(Checked("run", row.run_id, job.tables.runs, unchecked=[told]))
+            why = f"the configuration of run {row.run_id} uses environment variables, and a "
+            why += f"value has changed since: set {', '.join(names)} as it was then"
+            evaluation.checked.append(Checked("run", row.run_id, job.tables.runs, unchecked=[why]))
             return
         if _of_another_configuration(job, row):
             raise UsageError(
@@ -148,14 +147,14 @@ def _evaluate(
     wrote = row.command != "fit"
     written = written_by(job, row, last) if wrote else None
     if isinstance(written, Written):
-        _tell_versions(job, row, last, written, found)
+        _note_versions(job, row, last, written, evaluation)
     elif written is not None:
-        _no_rows(job, row, written, found)
+        _no_rows(job, row, written, evaluation)
         written = None
     if fitted:
-        _of_a_fit(job, row, written, found)
+        _of_a_fit(job, row, written, evaluation)
     else:
-        _of_an_apply(job, row, written, model, found)
+        _of_an_apply(job, row, written, model, evaluation)
 
 
 def _of_another_configuration(job: Job, row: RunRow) -> bool:
@@ -166,59 +165,62 @@ def _of_another_configuration(job: Job, row: RunRow) -> bool:
     return recorded is None or recorded.digest != job.digest
 
 
-def _tell_versions(
-    job: Job, row: RunRow, last: str | None, written: Written, found: Evaluation
+def _note_versions(
+    job: Job, row: RunRow, last: str | None, written: Written, evaluation: Evaluation
 ) -> None:
     name = job.tables.table
     if not written.newest:
-        told = f"other runs have written {name} since: checked is its version {written.version}"
-        found.notes.append(f"{told}, which run {row.run_id} wrote")
+        evaluation.notes.append(
+            f"other runs have written {name} since: checked is its version {written.version}, "
+            f"which run {row.run_id} wrote"
+        )
     elif last != row.run_id and job.config.output.mode != "append":
-        found.notes.append(
+        evaluation.notes.append(
             f"{name}: its newest version, {written.version}, was not written by a run of ours; it "
             f"is checked against run {row.run_id}"
         )
 
 
-def _no_rows(job: Job, row: RunRow, why: str, found: Evaluation) -> None:
+def _no_rows(job: Job, row: RunRow, why: str, evaluation: Evaluation) -> None:
     name = job.tables.table
     checked = Checked("rows", row.run_id, name)
     if job.store.exists(name):
         checked.unchecked.append(why)
     else:
         checked.findings.append(Difference("missing", {"table": name}))
-    found.checked.append(checked)
+    evaluation.checked.append(checked)
 
 
 # --- a run that fitted --------------------------------------------------------------------------
 
 
-def _of_a_fit(job: Job, row: RunRow, written: Written | None, found: Evaluation) -> None:
+def _of_a_fit(job: Job, row: RunRow, written: Written | None, evaluation: Evaluation) -> None:
     known = _redone(job, row, written)
     if isinstance(known, str):
         expected = expected_of(job, row, None, None)
-        found.checked.append(check_ledger(job, row, expected, known))
+        evaluation.checked.append(check_ledger(job, row, expected, known))
         for what in ("patches", "history", "metrics"):
             name = getattr(job.tables, what)
-            found.checked.append(Checked(what, row.run_id, name, unchecked=[known]))
+            evaluation.checked.append(Checked(what, row.run_id, name, unchecked=[known]))
         if written is not None:
             name = job.tables.table
-            found.checked.append(Checked("rows", row.run_id, name, unchecked=[known]))
+            evaluation.checked.append(Checked("rows", row.run_id, name, unchecked=[known]))
         return
     source, redone = known
+    job = source.job
     if written is not None:
-        found.checked.append(check_rows(job, row, written, source, redone.pair, redone.roles))
-    found.checked += [
+        evaluation.checked.append(check_rows(job, row, written, source, redone.pair, redone.roles))
+    evaluation.checked += [
         check_patches(job, row, redone),
         check_history(job, row, redone),
         check_metrics(job, row, redone.pair, redone.counts, redone.histories),
     ]
     identity = source.identity if source.why is None else None
-    expected = expected_of(job, row, identity, None) | redone.ledger(row)
-    told = None if source.why is None else f"which input it was: {source.why}"
-    found.checked.append(check_ledger(job, row, expected, told))
+    expected = expected_of(job, row, identity, None) | redone.ledger
+    why = None if source.why is None else f"which input it was: {source.why}"
+    evaluation.checked.append(check_ledger(job, row, expected, why))
     rows = None if written is None else of_input(job, written, source)
-    _certified(job, row, redone, rows, found)
+    _certified(job, row, redone, rows, evaluation)
 
 
 def _redone(job: Job, row: RunRow, written: Written | None) -> tuple[Source, Redone] | str:
@@ -227,7 +229,7 @@ def _redone(job: Job, row: RunRow, written: Written | None) -> tuple[Source, Red
     why = source if isinstance(source, str) else None
     if isinstance(source, Source):
         try:
-            return source, redo(job, source.table)
+            return source, redo(source.job)
         except (InputError, RunError) as err:
             why = str(err)
     assert why is not None
@@ -237,13 +239,13 @@ def _redone(job: Job, row: RunRow, written: Written | None) -> tuple[Source, Red
         return f"{why}; and {job.tables.table} has rows of other runs, and nothing separates them"
     try:
         left = input_left(job, row, written, why)
-        return left, redo(job, left.table)
+        return left, redo(left.job)
     except RedcalError as err:
         return f"{why}; and the written rows cannot replace it: {err}"
 
 
 def _certified(
-    job: Job, row: RunRow, redone: Redone, rows: Table | None, found: Evaluation
+    job: Job, row: RunRow, redone: Redone, rows: Table | None, evaluation: Evaluation
 ) -> None:
     """Every guarantee once more; the sums also from the scores that were written."""
     checked = Checked("certificate", row.run_id, how="every guarantee checked again on the rows")
@@ -252,7 +254,7 @@ def _certified(
         try:
             totals = _totals(job, rows)
         except RedcalError as err:
-            found.notes.append(f"the written rows cannot be measured: {err}")
+            evaluation.notes.append(f"the written rows cannot be measured: {err}")
     pair, points = redone.pair, redone.histories
     certificate = certify(
         pair,
@@ -267,17 +269,17 @@ def _certified(
     for check in certificate.violated:
         where = {"check": check.name, "split": check.split}
         checked.findings.append(Difference("violated", where, None, Words(check.line().strip())))
-    found.checked.append(checked)
-    found.certificate = certificate
+    evaluation.checked.append(checked)
+    evaluation.certificate = certificate
     for split, history in points.items():
         after = totals.get(split, history[-1].totals)
         first, last = (Metrics(one, pair.losses, pair.binary) for one in (history[0].totals, after))
-        found.metrics[split] = first, last
+        evaluation.metrics[split] = first, last
 
 
 def _totals(job: Job, rows: Table) -> dict[str, Totals]:
     """The sums of the reconciled scores as they are written."""
-    problem = job.reconciler.problem
+    problem = job.problem
     names = problem.columns
     new = OutputNames(names, problem.losses, job.config.output.suffix)
     columns = replace(
@@ -285,9 +287,9 @@ def _totals(job: Job, rows: Table) -> dict[str, Totals]:
         model_1=_same_form(names.model_1, new.of_model(1)),
         model_2=_same_form(names.model_2, new.of_model(2)),
     )
-    scanned = job.scanned(rows, replace(problem, columns=columns), tell=False)
-    scanned.close()
-    return {name: part.totals for name, part in scanned.gathered.parts.items()}
+    scan = job.scan_table(rows, replace(problem, columns=columns))
+    scan.close()
+    return {name: part.totals for name, part in scan.gathered.parts.items()}
 
 
 def _same_form(source: ScoreColumns, names: list[str]) -> ScoreColumns:
@@ -302,17 +304,15 @@ def _of_an_apply(
     row: RunRow,
     written: Written | None,
     given: ReconciledPair | None,
-    found: Evaluation,
+    evaluation: Evaluation,
 ) -> None:
     used = applied_by(job, row, given)
     source = source_of(job, row)
     pair = used.pair
     if written is not None:
-        found.checked.append(_applied_rows(job, row, written, used, source))
-    rows = None if row.rows is None else {"rows": row.rows}
-    counts = rows or {}
-    told = None if pair is None else replace(pair, certificate=None)
-    found.checked.append(check_metrics(job, row, told, counts, {}))
+        evaluation.checked.append(_applied_rows(job, row, written, used, source))
+    counts = {} if row.rows is None else {"rows": row.rows}
+    evaluation.checked.append(check_metrics(job, row, pair, counts, {}))
     identity = source.identity if isinstance(source, Source) else None
     plain_model = None if pair is None or not used.sure else pair.to_json()
     expected = expected_of(job, row, identity, plain_model)
@@ -322,10 +322,10 @@ def _of_an_apply(
     if done is not None:  # a MERGE tells how many it changed, and nobody can count that again
         expected["rows"] = done[1]
     why = None if isinstance(source, Source) else source
-    found.checked.append(check_ledger(job, row, expected, why))
+    evaluation.checked.append(check_ledger(job, row, expected, why))
     if used.row is not None:
-        found.notes.append(f"the model is of run {used.row.run_id}, which is checked too")
-        _of_a_fit(job_of(job, used.row), used.row, None, found)
+        evaluation.notes.append(f"the model is of run {used.row.run_id}, which is checked too")
+        _of_a_fit(job_of(job, used.row), used.row, None, evaluation)
 
 
 def _applied_rows(
@@ -333,14 +333,15 @@ def _applied_rows(
 ) -> Checked:
     name = job.tables.table
     if used.pair is None:
-        told = f"{name}: the model that run {row.run_id} applied is not in the ledger as it was; "
-        told += "if it was a file: redcal evaluate --model FILE"
-        return Checked("rows", row.run_id, name, unchecked=[told])
+        why = f"{name}: the model that run {row.run_id} applied is not in the ledger as it was; "
+        why += "if it was a file: redcal evaluate --model FILE"
+        return Checked("rows", row.run_id, name, unchecked=[why])
     if row.command == "stream":
         if job.config.output.mode != "append":
-            told = f"{name}: which rows a stream merged is not recorded"
-            return Checked("rows", row.run_id, name, unchecked=[told])
+            why = f"{name}: which rows a stream merged is not recorded"
+            return Checked("rows", row.run_id, name, unchecked=[why])
         source = input_left(job, row, written, STREAMED)
     elif isinstance(source, str):
         source = input_left(job, row, written, source)
-    return check_rows(job, row, written, source, used.pair, roles_applied(job, row))
+    roles = roles_applied(source.job, row)
+    return check_rows(job, row, written, source, used.pair, roles)

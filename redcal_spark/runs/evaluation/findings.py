@@ -13,7 +13,7 @@ from redcal_spark.core.differences import Difference
 
 Result = Literal["ok", "differs", "not checkable"]
 EXIT: dict[Result, int] = {"ok": 0, "differs": 1, "not checkable": 3}
-A_COLUMN = 3  # findings of one column, and of whole rows, that are told to people
+A_COLUMN = 3  # findings of one column, and of whole rows, that people are shown
 LISTED = 1_000  # findings that are kept
 
 
@@ -41,12 +41,12 @@ class Checked:
 
     def lines(self) -> Iterator[str]:
         """For people: a few findings of every column."""
-        told: Counter[str | None] = Counter()
+        shown: Counter[str | None] = Counter()
         for finding in self.findings:
-            told[finding.column] += 1
-            if told[finding.column] <= A_COLUMN:
+            shown[finding.column] += 1
+            if shown[finding.column] <= A_COLUMN:
                 yield f"{self.table}: {finding}" if self.table else str(finding)
-        left = sum(max(0, count - A_COLUMN) for count in told.values())
+        left = sum(max(0, count - A_COLUMN) for count in shown.values())
         if left or self.more:
             yield f"{self.table}: and {left:,} more" + (" at least" if self.more else "")
         yield from (f"not checked: {why}" for why in self.unchecked)
@@ -66,8 +66,8 @@ class Checked:
 
 def result(checked: Iterable[Checked]) -> Result:
     """The worst of all: what is not so tells more than what could not be seen."""
-    found = {one.result for one in checked}
-    return next(r for r in ("differs", "not checkable", "ok") if r in found or r == "ok")
+    results = {one.result for one in checked}
+    return next(r for r in ("differs", "not checkable", "ok") if r in results or r == "ok")
 
 
 def _json(finding: Difference) -> dict[str, Any]:

@@ -33,8 +33,8 @@ def check_ledger(job: Job, row: RunRow, expected: dict[str, Any], why: str | Non
         why_not = f"release {row.package_version} wrote no digests"
         checked.unchecked.append(f"{job.tables.runs}, what nobody can recompute: {why_not}")
     elif not isinstance(sealed, dict):
-        told = Words("the digests of its row")
-        checked.findings.append(Difference("changed", name, "digests", sealed, told))
+        digests = Words("the digests of its row")
+        checked.findings.append(Difference("changed", name, "digests", sealed, digests))
         sealed = None
     now = cell_digests(stored[0])
     wrong = dict(_wrong(row, expected))
@@ -48,8 +48,8 @@ def check_ledger(job: Job, row: RunRow, expected: dict[str, Any], why: str | Non
         elif column in wrong:
             checked.findings.append(Difference("changed", name, column, *wrong[column]))
         elif not kept and column in expected and column not in JSON_CELLS:
-            told, must = Words(f"another one for {column!r}"), Words(now[column])
-            checked.findings.append(Difference("changed", name, "digests", told, must))
+            other, must = Words(f"another one for {column!r}"), Words(now[column])
+            checked.findings.append(Difference("changed", name, "digests", other, must))
         elif not kept:
             was = Words("what its digest is of")
             checked.findings.append(Difference("changed", name, column, stored[0][column], was))
@@ -82,20 +82,20 @@ def expected_of(job: Job, row: RunRow, identity: Any, model: Any) -> dict[str, A
 
     model: the one that was applied, for who applied one; None: it is not known.
     """
-    found: dict[str, Any] = {"run_id": row.run_id, "error": None, "pruned_at": None}
-    found["config_digest"] = job.digest
+    cells: dict[str, Any] = {"run_id": row.run_id, "error": None, "pruned_at": None}
+    cells["config_digest"] = job.digest
     recorded = recorded_job(job, row)
     unusable = recorded is None and "${" not in row.config  # and no variable is the reason
     if unusable or (recorded is not None and recorded.digest != job.digest):
-        found["config"] = job.config.recorded()
+        cells["config"] = job.config.recorded()
     if identity is not None:
-        found["inputs"] = identity
+        cells["inputs"] = identity
         if row.command in ("run", "fit") or (row.command == "apply" and model is not None):
-            found["fingerprint"] = fingerprint(job.digest, identity, row.command, model)
+            cells["fingerprint"] = fingerprint(job.digest, identity, row.command, model)
     versions = _versions(job, row)
     if versions is not None:
-        found["outputs"] = versions
-    return found
+        cells["outputs"] = versions
+    return cells
 
 
 def _versions(job: Job, row: RunRow) -> dict[str, int] | None:
@@ -110,7 +110,7 @@ def _versions(job: Job, row: RunRow) -> dict[str, int] | None:
     names = [tables.metrics]
     names += [tables.patches, tables.history] if row.command in ("run", "fit") else []
     names += [tables.table] if row.command != "fit" else []
-    found: dict[str, int] = {}
+    versions: dict[str, int] = {}
     for name in names:
         phase = 0
         if name == tables.patches:
@@ -119,35 +119,35 @@ def _versions(job: Job, row: RunRow) -> dict[str, int] | None:
         done = job.store.written(name, replace(row.commit, phase=phase))
         if done is None:
             return None
-        found[name] = done[0]
-    return found
+        versions[name] = done[0]
+    return versions
 
 
 def _wrong(row: RunRow, expected: dict[str, Any]) -> Iterator[tuple[str, tuple[Any, Any]]]:
     for column, must in expected.items():
-        found = getattr(row, column)
+        cell = getattr(row, column)
         if column in JSON_CELLS:
             must = plain(must) if isinstance(must, str) else must
-            there = plain(found)
-            if found is not None and there is None:  # no JSON any more
-                yield column, (found, must)
+            there = plain(cell)
+            if cell is not None and there is None:  # no JSON any more
+                yield column, (cell, must)
             elif there != must:
                 yield column, _apart(there, must)
-        elif found != must:
-            yield column, (found, must)
+        elif cell != must:
+            yield column, (cell, must)
 
 
-def _apart(found: Any, must: Any, path: str = "") -> tuple[Any, Any]:
+def _apart(stored: Any, must: Any, path: str = "") -> tuple[Any, Any]:
     """The first place at which two trees differ."""
-    if isinstance(found, dict) and isinstance(must, dict):
-        for key in dict.fromkeys([*must, *found]):
-            if key not in found or key not in must or found[key] != must[key]:
-                return _apart(found.get(key), must.get(key), f"{path}.{key}")
-    if isinstance(found, list) and isinstance(must, list) and len(found) == len(must):
-        for place, (one, two) in enumerate(zip(found, must, strict=True)):
+    if isinstance(stored, dict) and isinstance(must, dict):
+        for key in dict.fromkeys([*must, *stored]):
+            if key not in stored or key not in must or stored[key] != must[key]:
+                return _apart(stored.get(key), must.get(key), f"{path}.{key}")
+    if isinstance(stored, list) and isinstance(must, list) and len(stored) == len(must):
+        for place, (one, two) in enumerate(zip(stored, must, strict=True)):
             if one != two:
                 return _apart(one, two, f"{path}[{place}]")
     if not path:
-        return found, must
+        return stored, must
     where = path.removeprefix(".")
-    return Words(f"{found!r} at {where}"), Words(repr(must))
+    return Words(f"{stored!r} at {where}"), Words(repr(must))

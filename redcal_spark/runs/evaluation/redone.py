@@ -7,7 +7,6 @@ import warnings
 from dataclasses import dataclass
 from typing import Any
 
-from redcal_spark.backends.inputs import open_input, pinned
 from redcal_spark.backends.store import Table
 from redcal_spark.certificate.patch_checks import recheck
 from redcal_spark.config.load import config_from_tree
@@ -16,25 +15,29 @@ from redcal_spark.core.history import Point
 from redcal_spark.core.roles import Roles
 from redcal_spark.core.scan import ScanResult
 from redcal_spark.errors import InputError, JoinWarning, RedcalError, RunError
+from redcal_spark.model.fit import fit_scanned
+from redcal_spark.model.guard import verdict
 from redcal_spark.model.pair import ReconciledPair
-from redcal_spark.model.verdict import verdict
-from redcal_spark.runs.accounts import counted, found
 from redcal_spark.runs.job import Job
 from redcal_spark.runs.ledger import RunRow, fingerprint
-from redcal_spark.runs.outcome import Listener, Outcome
+from redcal_spark.runs.outcome import counts_of, ledger_cells
 
 
 @dataclass(frozen=True)
 class Source:
     """The rows that a run read.
 
-    table: its input as it was; or what is left of it in the rows that were written. why: its input
-    is gone, and how.
+    job: what made it, reading its input as it was; or what is left of that in the rows that were
+    written. why: its input is gone, and how.
     """
 
-    table: Table
+    job: Job
     identity: Any
     why: str | None = None
+
+    @property
+    def table(self) -> Table:
+        return self.job.input
 
 
 @dataclass(frozen=True)
@@ -53,12 +56,13 @@ class Redone:
 
     @property
     def counts(self) -> dict[str, int]:
-        return counted(self.gathered, self.pair)
+        return counts_of(self.gathered, self.pair)
 
-    def ledger(self, row: RunRow) -> dict[str, Any]:
+    @property
+    def ledger(self) -> dict[str, Any]:
         """The cells of the ledger that follow from the input."""
-        outcome = Outcome(row, self.pair, self.histories)
-        return {"status": self.pair.status, **found(outcome, self.gathered)}
+        cells = ledger_cells(self.pair, self.histories)
+        return {"status": self.pair.status, **self.counts, **cells}
 
 
 def job_of(job: Job, row: RunRow) -> Job:
@@ -66,7 +70,7 @@ def job_of(job: Job, row: RunRow) -> Job:
     other = None if row.config_digest == job.digest else recorded_job(job, row)
     if other is not None and other.digest == row.config_digest:
         return other
-    return Job(job.config, job.work, Listener())
+    return Job(job.config, job.work)
 
 
 def recorded_job(job: Job, row: RunRow) -> Job | None:
@@ -78,11 +82,11 @@ def recorded_job(job: Job, row: RunRow) -> Job | None:
         config = config_from_tree(tree, name=f"the configuration of run {row.run_id}")
     except RedcalError:
         return None
-    return Job(config, job.work, Listener())
+    return Job(config, job.work)
 
 
 def source_of(job: Job, row: RunRow) -> Source | str:
-    """The input of a run as it was, which the job reads from now on; or why there is none.
+    """The input of a run as it was; or why there is none.
 
     If the ledger's own word of it was changed, the fingerprint tells whether today's is the one.
     """
@@ -91,10 +95,9 @@ def source_of(job: Job, row: RunRow) -> Source | str:
     for given in ("then", "now"):
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", JoinWarning)  # told by the run itself
-                chosen = pinned(job.config.input, then) if given == "then" else job.config.input
-                table, columns = open_input(job.store, chosen)
-                identity = table.identity()
+                warnings.simplefilter("ignore", JoinWarning)  # the run itself has warned
+                source = job.as_of(then) if given == "then" else Job(job.config, job.work)
+                identity = source.input.identity()
         except (InputError, RunError) as err:
             why = str(err)
             continue
@@ -102,43 +105,38 @@ def source_of(job: Job, row: RunRow) -> Source | str:
             continue
         mark = fingerprint(row.config_digest, identity, row.command)
         if identity == then or mark == row.fingerprint:
-            job.read_instead(table, columns)
-            return Source(table, identity)
-        why = f"{table.name} is no longer what it was"
+            return Source(source, identity)
+        why = f"{source.input.name} is no longer what it was"
     return why
 
 
 def columns_of(job: Job, row: RunRow) -> Columns:
     """What is where in the rows of a run, by its model; by the configuration if it has none."""
-    found = (plain(row.model) or {}).get("columns")
+    recorded = (plain(row.model) or {}).get("columns")
     given = job.config.input
     names: list[Any] = []
     for model in (1, 2):
-        told = found.get(f"model_{model}") if isinstance(found, dict) else None
-        own = told or given.score_columns(model)
+        known = recorded.get(f"model_{model}") if isinstance(recorded, dict) else None
+        own = known or given.score_columns(model)
         plain_list = [own] if isinstance(own, str) else list(own)
         names.append(plain_list[0] if len(plain_list) == 1 else tuple(plain_list))
     return Columns(names[0], names[1], given.label, given.id, given.classes)
 
 
-def redo(job: Job, table: Table) -> Redone:
+def redo(job: Job) -> Redone:
     """Fit again, and certify."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", JoinWarning)
-        scanned = job.scanned(table, job.reconciler.problem, tell=False)
+    scan = job.scan_table(job.input, job.problem)
     try:
-        whole = job.reconciler.fit_gathered(
-            scanned.gathered, scanned.layout, engine=scanned.engine(job.reconciler.problem)
-        )
-        points = scanned.histories(whole, None)
-        rows = scanned.rows_at_hand()
-        told = None if rows is None else list(recheck(whole, rows))
+        whole = fit_scanned(job.problem, scan)
+        points = scan.histories(whole, None)
+        rows = scan.rows_at_hand()
+        rechecked = None if rows is None else list(recheck(whole, rows))
         guard, delta = job.config.reconcile.guard, job.reconciler.delta
         pair, kept = verdict(whole, points, guard, lambda _: None, delta)
-        roles = Roles(scanned.layout, job.split)
-        return Redone(whole, pair, kept, scanned.gathered, told, roles)
+        roles = Roles(scan.layout, job.split)
+        return Redone(whole, pair, kept, scan.gathered, rechecked, roles)
     finally:
-        scanned.close()
+        scan.close()
 
 
 def plain(text: str | None) -> Any:

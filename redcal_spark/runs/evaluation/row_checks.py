@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -10,7 +12,7 @@ from redcal_spark.backends.store import Table
 from redcal_spark.backends.target import RUN_ID, target_of
 from redcal_spark.backends.views import Made
 from redcal_spark.core.differences import Difference, differences
-from redcal_spark.core.multiset import FetchTask, Keyed, SumTask, gap, unpacked
+from redcal_spark.core.multiset import BucketGap, FetchTask, Keyed, SumTask, gap, unpacked
 from redcal_spark.core.roles import Roles
 from redcal_spark.errors import InputError, RedcalError, RunError
 from redcal_spark.model.pair import ReconciledPair
@@ -63,15 +65,13 @@ def written_by(job: Job, row: RunRow, last: str | None) -> Written | str:
 
 
 def input_left(job: Job, row: RunRow, written: Written, why: str) -> Source:
-    """What the rows that were written still have of the input, which the job reads from now on."""
+    """What the rows that were written still have of the input."""
     rows = written.rows
-    job.read_instead(rows, columns_of(job, row))
-    made = job.reconciler
-    new = target_of(job.config).names(made.columns, made.losses).all(job.skip)
+    problem = job.reading(rows, columns_of(job, row)).problem
+    new = target_of(job.config).names(problem.columns, problem.losses).all(job.skip)
     new += [RUN_ID] if written.append else []
     left = job.work.only(rows, [name for name in rows.schema.names if name not in new])
-    job.read_instead(left, made.columns)
-    return Source(left, None, why)
+    return Source(job.reading(left, problem.columns), None, why)
 
 
 def of_input(job: Job, written: Written, source: Source) -> Table:
@@ -93,8 +93,8 @@ def check_rows(
     checked = Checked("rows", row.run_id, name, f"{how}; version {written.version}")
     made = (pair, target_of(job.config), roles)
     if source.why is not None:
-        told = "its input columns, and that all rows of the input are there and no others"
-        checked.unchecked.append(f"{name}, {told}: {source.why}")
+        left_out = "its input columns, and that all rows of the input are there and no others"
+        checked.unchecked.append(f"{name}, {left_out}: {source.why}")
     try:
         rows = of_input(job, written, source)
         columns = _columns(job, source.table, rows, made)
@@ -103,10 +103,10 @@ def check_rows(
             columns = [x for x in columns if x not in new]
             since = f"release {row.package_version} wrote none"
             checked.unchecked += [f"{name}, column {x!r}: {since}" for x in new]
-        found, checked.more = _compared(job, source.table, made, rows, columns, id)
-        if found and written.append:
-            found = _named_runs(job, row, written, source.table, made, columns, id) or found
-        checked.findings += found
+        gaps, checked.more = _compared(job, source.table, made, rows, columns, id)
+        if gaps and written.append:
+            gaps = _named_runs(job, row, written, source.table, made, columns, id) or gaps
+        checked.findings += gaps
         if source.why is None and made[1].mode == "merge":
             _check_others(job, row, written, source.table, checked)
     except (RedcalError, pa.ArrowException) as err:  # also types that nothing can hash
@@ -131,23 +131,26 @@ def _compared(
     keyed = Keyed(tuple(columns), id)
     sides = ((source, made), (rows, None))
     more = False
-    while True:
-        sums = [unpacked(job.work.compared(table, SumTask(keyed), how)) for table, how in sides]
-        found = gap(keyed, *sums)
-        if found is None:
-            return [], more
-        more = more or found.more
-        if not found.too_wide:
-            break
-        keyed = found.keyed
-    must, there = (
-        _table(job.work.compared(table, FetchTask(keyed, found.buckets), how), columns)
-        for table, how in sides
-    )
-    return differences(must, there, columns, [] if id is None else [id]), more
+    while (place := _gap(job, keyed, sides)) is not None:
+        more = more or place.more
+        keyed = place.keyed
+        if not place.too_wide:
+            task = FetchTask(keyed, place.buckets)
+            must, there = (_fetched(job, table, task, how, columns) for table, how in sides)
+            return differences(must, there, columns, [] if id is None else [id]), more
+    return [], more
 
 
-def _table(batches: list[pa.RecordBatch], columns: list[str]) -> pa.Table:
+def _gap(job: Job, keyed: Keyed, sides: Sequence[tuple[Table, Made | None]]) -> BucketGap | None:
+    """Where two multisets differ, by the sums of their rows."""
+    sums = [unpacked(job.work.compared(table, SumTask(keyed), how)) for table, how in sides]
+    return gap(keyed, *sums)
+
+
+def _fetched(
+    job: Job, table: Table, task: FetchTask, made: Made | None, columns: list[str]
+) -> pa.Table:
+    batches = job.work.compared(table, task, made)
     if not batches:
         return pa.table({name: pa.nulls(0) for name in columns})
     return pa.Table.from_batches(batches)
@@ -164,17 +167,12 @@ def _named_runs(
 ) -> list[Difference]:
     """The same differences, with rows that now name a run that the ledger does not know."""
     keyed = Keyed(tuple(columns), id)
-    everything = written.everything
-    sums = [
-        unpacked(job.work.compared(table, SumTask(keyed), how))
-        for table, how in ((source, made), (written.rows, None))
-    ]
-    found = gap(keyed, *sums)
-    if found is None or found.too_wide:
+    place = _gap(job, keyed, ((source, made), (written.rows, None)))
+    if place is None or place.too_wide:
         return []
-    task = FetchTask(keyed, found.buckets)
-    must = _table(job.work.compared(source, task, made), columns)
-    there = _table(job.work.compared(everything, task, None), [*columns, RUN_ID])
+    task = FetchTask(keyed, place.buckets)
+    must = _fetched(job, source, task, made, columns)
+    there = _fetched(job, written.everything, task, None, [*columns, RUN_ID])
     known = [one.run_id for one in job.ledger.rows() if one.run_id != row.run_id]
     ours = pc.invert(pc.is_in(there[RUN_ID].cast(pa.string()), pa.array(known, pa.string())))
     there = there.filter(ours)
@@ -194,14 +192,14 @@ def _check_others(job: Job, row: RunRow, written: Written, source: Table, checke
             before = job.store.open(name, first - 1)
             old = job.work.with_ids(before, source, id, False)
             columns = list(dict.fromkeys([*before.schema.names, *rows.schema.names]))
-            found, more = _compared(job, old, None, rows, columns, id)
+            gaps, more = _compared(job, old, None, rows, columns, id)
         except (InputError, RunError) as err:
-            told = f"{name}, rows whose {id} the input has not, left by earlier runs: {err}"
+            left = f"{name}, rows whose {id} the input has not, left by earlier runs"
             if job.work.first(rows, [id]) is not None:
-                checked.unchecked.append(told)
+                checked.unchecked.append(f"{left}: {err}")
             return
     else:
         nothing = job.work.with_ids(source, source, id, False)
-        found, more = _compared(job, nothing, None, rows, rows.schema.names, id)
-    checked.findings += found
+        gaps, more = _compared(job, nothing, None, rows, rows.schema.names, id)
+    checked.findings += gaps
     checked.more = checked.more or more

@@ -12,13 +12,18 @@ from redcal_spark.backends.target import RUN_ID
 from redcal_spark.core.differences import Difference, differences
 from redcal_spark.model.pair import ReconciledPair
 from redcal_spark.runs import words_of_0_1
-from redcal_spark.runs.accounts import counts_told, metrics_run
 from redcal_spark.runs.evaluation.findings import Checked
 from redcal_spark.runs.evaluation.redone import Redone, plain
 from redcal_spark.runs.job import Job
 from redcal_spark.runs.ledger import RunRow
-from redcal_spark.runs.metrics_table import METRICS, metrics_table
-from redcal_spark.runs.tables import HISTORY, PATCHES, history_table, patches_table
+from redcal_spark.runs.tables import (
+    HISTORY,
+    METRICS,
+    PATCHES,
+    history_table,
+    metrics_table,
+    patches_table,
+)
 
 KEYS = {
     "patches": ("step",),
@@ -51,8 +56,7 @@ def check_metrics(
     taken = plain(row.measured)
     try:
         assert pair is not None
-        told, run = counts_told(counts, pair), metrics_run(row, pair)
-        expected = metrics_table(run, told, taken, histories, pair.losses)
+        expected = metrics_table(row, pair, counts, taken, histories)
     except (AssertionError, LookupError, TypeError, ValueError, pa.ArrowException):
         why = "its model is not known" if pair is None else "column 'measured' of its ledger's row"
         return Checked("metrics", row.run_id, table, unchecked=[f"{table}: {why}"])
@@ -63,28 +67,28 @@ def _compared(
     job: Job, row: RunRow, what: str, expected: pa.Table, schema: pa.Schema, how: str
 ) -> Checked:
     name: str = getattr(job.tables, what)
-    found = job.store.read(name)
-    if found is not None and words_of_0_1.wrote(vars(row)) and "split" in found.column_names:
-        found = words_of_0_1.split_column(found)
+    table = job.store.read(name)
+    if table is not None and words_of_0_1.wrote(vars(row)) and "split" in table.column_names:
+        table = words_of_0_1.split_column(table)
     checked = Checked(what, row.run_id, name, how)
-    if found is None:
+    if table is None:
         checked.findings.append(Difference("missing", {"table": name}))
         return checked
-    if RUN_ID not in found.column_names:
+    if RUN_ID not in table.column_names:
         checked.findings.append(Difference("missing", {"column": RUN_ID}))
         return checked
-    columns = list(dict.fromkeys([*schema.names, *found.column_names]))
-    ours = found.filter(pc.equal(found[RUN_ID], row.run_id))
-    told = differences(expected, ours, columns, KEYS[what])
-    if any(one.problem == "missing" for one in told):
-        told = _with_strays(job, found, ours, expected, columns, KEYS[what]) or told
-    checked.findings += told
+    columns = list(dict.fromkeys([*schema.names, *table.column_names]))
+    ours = table.filter(pc.equal(table[RUN_ID], row.run_id))
+    findings = differences(expected, ours, columns, KEYS[what])
+    if any(one.problem == "missing" for one in findings):
+        findings = _with_strays(job, table, ours, expected, columns, KEYS[what]) or findings
+    checked.findings += findings
     return checked
 
 
 def _with_strays(
     job: Job,
-    found: pa.Table,
+    table: pa.Table,
     ours: pa.Table,
     expected: pa.Table,
     columns: Sequence[str],
@@ -92,11 +96,10 @@ def _with_strays(
 ) -> list[Difference]:
     """Looks for missing rows among those of runs that the ledger does not know."""
     known = pa.array([row.run_id for row in job.ledger.rows()], pa.string())
-    strays = found.filter(pc.invert(pc.is_in(found[RUN_ID].cast(pa.string()), known)))
-    told = differences(expected, pa.concat_tables([ours, strays]), columns, keys)
-    return [one for one in told if one.problem != "extra" or one.row in _rows(ours, one.row)]
+    strays = table.filter(pc.invert(pc.is_in(table[RUN_ID].cast(pa.string()), known)))
+    gaps = differences(expected, pa.concat_tables([ours, strays]), columns, keys)
 
+    def is_ours(one: Difference) -> bool:
+        return one.row in ours.select(list(one.row)).to_pylist()
 
-def _rows(table: pa.Table, named: dict[str, Any]) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = table.select(list(named)).to_pylist()
-    return rows
+    return [one for one in gaps if one.problem != "extra" or is_ours(one)]

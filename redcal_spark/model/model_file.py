@@ -1,0 +1,168 @@
+"""The file of a model: one JSON object, and the refusal of all that no release wrote."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from fractions import Fraction
+from typing import Any, TextIO, get_args
+
+from redcal_spark.atomic_write import write_whole
+from redcal_spark.certificate.log_checks import replayable
+from redcal_spark.core.columns import Columns
+from redcal_spark.core.fitted import Fitted
+from redcal_spark.core.fixed_point import BITS, MAX_ROWS
+from redcal_spark.core.losses import LossFamily
+from redcal_spark.core.parameters import Parameters, Status
+from redcal_spark.core.patches import PatchLog
+from redcal_spark.errors import ModelFileError, RedcalError
+
+# A release writes the newest and reads all: 2 added the quantised costs.
+SCHEMA_VERSION = 2
+READ = (1, 2)
+KIND = "redcal_spark.ReconciledPair"
+
+
+def to_json(fitted: Fitted, version: int) -> dict[str, Any]:
+    """The model as plain data, ready for `json.dumps`: all that a replay needs."""
+    return {
+        "schema_version": version,
+        "kind": KIND,
+        "status": fitted.status,
+        "rows": fitted.rows,
+        "n_classes": fitted.n_classes,
+        "binary": fitted.binary,
+        "grid_bits": BITS,
+        "parameters": asdict(fitted.parameters),
+        "resolved": {
+            "beta": None if fitted.resolved.beta is None else str(fitted.resolved.beta),
+            "m": fitted.resolved.m,
+            "grid_covered": fitted.resolved.grid_covered,
+        },
+        "zero_calibrations": fitted.zero_calibrations,
+        "columns": json.loads(json.dumps(asdict(fitted.columns))),
+        "losses": fitted.losses.to_json(quantised=version >= 2),
+        "log": fitted.log.to_json(),
+    }
+
+
+def from_json(data: Any) -> Fitted:
+    """The model from plain data. Unknown versions are refused by name, damage too."""
+    if not isinstance(data, Mapping) or "schema_version" not in data:
+        raise ModelFileError("not a saved model: it has no schema_version")
+    version = data["schema_version"]
+    if type(version) is not int or version not in READ:
+        raise ModelFileError(
+            f"schema_version {version!r} is unknown here; this release reads versions "
+            f"{' and '.join(map(str, READ))}: use the release of redcal_spark that wrote the "
+            "model"
+        )
+    try:
+        fitted = _built(data)
+        for reason in replayable(fitted):
+            raise ModelFileError(reason)
+    except ModelFileError:
+        raise
+    except (RedcalError, LookupError, TypeError, ValueError, ArithmeticError) as err:
+        raise ModelFileError(f"damaged model: {type(err).__name__}: {err}") from err
+    written = to_json(fitted, version)
+    changed = [key for key in {**written, **data} if written.get(key) != data.get(key)]
+    if changed or not _same_types(written, data):
+        parts = ", ".join(changed) or "types"
+        raise ModelFileError(f"damaged model: not as any release wrote it: {parts}")
+    return fitted
+
+
+def _built(data: Mapping[str, Any]) -> Fitted:
+    rows, n_classes, status = data["rows"], data["n_classes"], data["status"]
+    if not all(type(x) is int and 0 < x < MAX_ROWS for x in (rows, n_classes)):
+        raise ModelFileError(f"damaged model: rows {rows!r}, n_classes {n_classes!r}")
+    if status not in get_args(Status):
+        raise ModelFileError(f"damaged model: status {status!r}")
+    for flag in (data["binary"], data["resolved"]["grid_covered"]):
+        if not isinstance(flag, bool):
+            raise ModelFileError(f"damaged model: {flag!r} is neither true nor false")
+    parameters = Parameters(**data["parameters"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the fit has warned of them
+        losses = LossFamily.from_json(data["losses"], data["schema_version"] >= 2)
+    columns = data["columns"]
+    classes = columns["classes"]
+    given = data["resolved"]
+    resolved = replace(
+        parameters.resolve(rows, n_classes),
+        beta=None if given["beta"] is None else Fraction(given["beta"]),
+        m=int(given["m"]),
+        grid_covered=given["grid_covered"],
+    )
+    if resolved.m.bit_count() != 1 or resolved.m > 1 << BITS:
+        raise ModelFileError(f"damaged model: m {given['m']!r}")
+    if resolved.beta is not None and not 0 < resolved.beta <= 1:
+        raise ModelFileError(f"damaged model: beta {given['beta']!r}")
+    zeros = data["zero_calibrations"]
+    if not isinstance(zeros, int) or isinstance(zeros, bool) or zeros < 0:
+        raise ModelFileError(f"damaged model: zero_calibrations {zeros!r}")
+    return Fitted(
+        parameters=parameters,
+        resolved=resolved,
+        losses=losses,
+        columns=Columns(
+            _names(columns["model_1"]),
+            _names(columns["model_2"]),
+            _name(columns["label"]),
+            None if columns["id"] is None else _name(columns["id"]),
+            None if classes is None else tuple(_name(c) for c in classes),
+        ),
+        binary=data["binary"],
+        n_classes=n_classes,
+        rows=rows,
+        status=status,
+        log=PatchLog.from_json(data["log"]),
+        zero_calibrations=zeros,
+    )
+
+
+def save(fitted: Fitted, path: str | os.PathLike[str]) -> None:
+    def write(file: TextIO) -> None:
+        json.dump(to_json(fitted, SCHEMA_VERSION), file)
+        file.write("\n")
+
+    write_whole(path, write)
+
+
+def load(path: str | os.PathLike[str]) -> Fitted:
+    try:
+        with open(path, encoding="utf-8") as file:
+            data = json.load(file)
+    except OSError as err:
+        raise ModelFileError(f"{os.fspath(path)}: {err.strerror}") from err
+    except (ValueError, RecursionError) as err:
+        raise ModelFileError(f"{os.fspath(path)}: not JSON: {err}") from err
+    try:
+        return from_json(data)
+    except ModelFileError as err:
+        raise ModelFileError(f"{os.fspath(path)}: {err}") from err
+
+
+def _name(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ModelFileError(f"damaged model: a name is {value!r}")
+    return value
+
+
+def _names(value: Any) -> str | tuple[str, ...]:
+    if isinstance(value, list) and value:
+        return tuple(_name(v) for v in value)
+    return _name(value)
+
+
+def _same_types(one: Any, two: Any) -> bool:
+    """Whether two equal trees are equal in kind too: 1, 1.0 and true are not."""
+    if isinstance(one, dict):
+        return isinstance(two, Mapping) and all(_same_types(one[k], two[k]) for k in one)
+    if isinstance(one, list):
+        return isinstance(two, list) and all(map(_same_types, one, two))
+    return type(one) is type(two)
