@@ -81,6 +81,7 @@ HOUSEKEEPING = (
     "CLUSTER BY",
     "COMPUTE STATISTICS",
 )
+ENTRY = ("version", "operation", "userMetadata", "operationMetrics")  # of a table's history
 RECENT = 100  # versions that are looked at, from the newest back
 
 

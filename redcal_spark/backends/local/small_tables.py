@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,7 +17,7 @@ from redcal_spark.backends.local.delta_read import DeltaRsTable, quoted
 from redcal_spark.backends.local.delta_write import again, made_whole, once
 from redcal_spark.backends.local.errors import is_delta, unreadable
 from redcal_spark.backends.local.folders import make_folder, remove_empty
-from redcal_spark.backends.store import RECENT, Commit, writer_of
+from redcal_spark.backends.store import ENTRY, RECENT, Commit, writer_of
 from redcal_spark.errors import InputError, RunError
 
 
@@ -118,13 +119,19 @@ class LocalSmallTables:
             rows = rows.filter(pc.equal(rows[column], value))
         return rows
 
-    def last_writer(self, name: str) -> str | None:
+    def history(self, name: str, limit: int | None = None) -> list[dict[str, Any]] | None:
+        """What commits say of themselves, newest first; None: there is no log that can be read."""
         if not is_delta(name):
             return None
         try:
-            return writer_of(DeltaTable(name).history(RECENT))
+            entries = DeltaTable(name).history(limit)
         except (DeltaError, OSError):
             return None
+        return [{key: entry.get(key) for key in ENTRY} for entry in entries]
+
+    def last_writer(self, name: str) -> str | None:
+        entries = self.history(name, RECENT)
+        return None if entries is None else writer_of(entries)
 
 
 def table_at(name: str) -> DeltaTable | None:

@@ -1,14 +1,21 @@
-"""Tables of a few rows on Spark: looked up, merged into, compacted, dropped."""
+"""Tables of a few rows on Spark: looked up, merged into, compacted, dropped.
+
+Where Spark and this process see the same files, delta-rs does it: a MERGE of one row takes it some
+milliseconds, and Spark a second. Catalog names, object stores and tables that delta-rs does not
+know well enough are Spark's.
+"""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, expr
 
 from redcal_spark.backends.local.folders import missing_folders, remove_empty
@@ -18,7 +25,7 @@ from redcal_spark.backends.spark.errors import is_sparks
 from redcal_spark.backends.spark.merge import saying
 from redcal_spark.backends.spark.scratch import remove_folder
 from redcal_spark.backends.spark.tables import again, explained, unwritten
-from redcal_spark.backends.store import RECENT, Commit, writer_of
+from redcal_spark.backends.store import ENTRY, RECENT, Commit, writer_of
 from redcal_spark.errors import RunError
 
 
@@ -28,13 +35,47 @@ class SparkSmallTables:
     def __init__(self, spark: SparkSession):
         self.spark = spark
         self._made: dict[str, list[Path]] = {}  # folders made for tables, innermost first
-        self._local = DeltaRsStore()  # for what can be seen of paths without reading tables
+        self._local = DeltaRsStore()
+        self._shared: dict[Path, bool] = {}  # folders, and whether Spark sees what we put there
 
-    def history(self, name: str, limit: int | None = None) -> list[Row]:
+    def quick(self, name: str) -> DeltaRsStore | None:
+        """Who can change this table without a Spark job, if there is someone."""
+        place = Place(name)
+        if not self._seen_by_spark(place) or self._local.check_target(name, "") is not None:
+            return None
+        return self._local
+
+    def _seen_by_spark(self, place: Place) -> bool:
+        """Whether a path means the same to Spark as here: a server may be on another machine,
+        or have another file system for paths without a scheme. Tried once for a folder."""
+        if not place.is_here:
+            return False
+        folder = next(p for p in Path(place.absolute.name).parents if p.is_dir())
+        if folder not in self._shared:
+            self._shared[folder] = self._probed(folder)
+        return self._shared[folder]
+
+    def _probed(self, folder: Path) -> bool:
+        try:
+            with tempfile.TemporaryDirectory(prefix=".redcal_probe_", dir=folder) as probe:
+                Path(probe, "file").touch()
+                return bool(self.spark.read.text(probe).schema)
+        except OSError:
+            return False
+        except Exception as err:
+            if not is_sparks(err):
+                raise
+            return False
+
+    def history(self, name: str, limit: int | None = None) -> list[dict[str, Any]]:
         """Versions and what their commits say of themselves, newest first."""
+        if self._seen_by_spark(Place(name)):
+            entries = self._local.history(name, limit)
+            if entries is not None:
+                return entries
         most = "" if limit is None else f" LIMIT {limit:d}"
         sql = f"DESCRIBE HISTORY {Place(name).absolute.sql}{most}"
-        return self.spark.sql(sql).select("version", "userMetadata", "operationMetrics").collect()
+        return [entry.asDict() for entry in self.spark.sql(sql).select(*ENTRY).collect()]
 
     def merge(
         self,
@@ -46,6 +87,9 @@ class SparkSmallTables:
         insert: bool = True,
         update: bool = True,
     ) -> None:
+        if (quick := self.quick(name)) is not None:
+            quick.merge(name, rows, same, commit, insert=insert, update=update)
+            return
         place = Place(name).absolute
         source = self.spark.createDataFrame(rows)
         if not self._exists(place):
@@ -72,6 +116,8 @@ class SparkSmallTables:
             again(merge)
 
     def delete(self, name: str, key: str, values: Sequence[str], commit: Commit) -> int:
+        if (quick := self.quick(name)) is not None:
+            return quick.delete(name, key, values, commit)
         place = Place(name).absolute
         if not values or not self._exists(place):
             return 0
@@ -90,6 +136,8 @@ class SparkSmallTables:
         return count
 
     def compact(self, name: str, commit: Commit) -> tuple[int, int]:
+        if (quick := self.quick(name)) is not None:
+            return quick.compact(name, commit)
         place = Place(name).absolute
         if not self._exists(place):
             return 0, 0
@@ -108,6 +156,9 @@ class SparkSmallTables:
 
     def drop(self, name: str) -> None:
         place = Place(name).absolute
+        if self._seen_by_spark(place):
+            self._local.drop(name)
+            return
         if not place.is_path:
             self.spark.sql(f"DROP TABLE IF EXISTS {place.sql}")
             return
@@ -138,6 +189,8 @@ class SparkSmallTables:
         return True
 
     def read(self, name: str, equal: Mapping[str, str] | None = None) -> pa.Table | None:
+        if (quick := self.quick(name)) is not None:
+            return quick.read(name, equal)
         place = Place(name).absolute
         if not self._exists(place):
             return None
@@ -158,4 +211,4 @@ class SparkSmallTables:
     def last_writer(self, name: str) -> str | None:
         if not self.exists(name):
             return None
-        return writer_of(entry.asDict() for entry in self.history(name, RECENT))
+        return writer_of(self.history(name, RECENT))

@@ -192,6 +192,8 @@ class SparkStore(SparkSmallTables):
         commit: Commit,
     ) -> int:
         """Write rows that are at the driver, into one file."""
+        if (quick := self.quick(name)) is not None:
+            return quick.write(name, schema, batches, mode, commit)
         return self.write_frame(name, self.frame_of(schema, batches).coalesce(1), mode, commit)
 
     def write_frame(
