@@ -449,3 +449,67 @@ def test_no_delta_table_class_and_nothing_that_connect_has_not() -> None:
         ]
         assert not [name for name in imported if name.split(".")[0] == "delta"], file.name
         assert forbidden(file.read_text()) == [], file.name
+
+
+# --- small tables ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_small_table_whoever_changes_it(
+    store: SparkStore, shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By delta-rs; by Spark, where that may see other files than this process: all the same."""
+    if not shared:
+        monkeypatch.setattr(SparkStore, "_probed", lambda *_: False)
+    name, same = "out/small", {"run": "run"}
+    assert (store.quick(name) is not None) is shared
+    assert store.read(name) is None and store.last_writer(name) is None
+    first = pa.table({"run": ["a"], "n": [1]})
+    store.merge(name, first, same, COMMIT)
+    store.merge(name, pa.table({"run": ["a"], "n": [2]}), same, COMMIT)
+    store.merge(name, pa.table({"run": ["b"], "n": [3]}), same, COMMIT)
+    store.merge(name, pa.table({"run": ["b"], "n": [4]}), same, COMMIT, update=False)
+    store.merge(name, pa.table({"run": ["c"], "n": [5]}), same, COMMIT, insert=False)
+    table = store.read(name)
+    assert table is not None and table.sort_by("run").to_pylist() == [
+        {"run": "a", "n": 2},
+        {"run": "b", "n": 3},
+    ]
+    more, later = pa.table({"run": ["d"], "n": [6]}), Commit("run-2", "print-2", phase=3)
+    version = store.write(name, more.schema, more.to_batches(), "append", later)
+    assert store.written(name, later) == (version, 1)
+    assert store.last_writer(name) == "run-2"
+    assert store.delete(name, "run", ["a", "z"], later) == 1
+    found = store.read(name, {"run": "d"})
+    assert found is not None and found.to_pylist() == [{"run": "d", "n": 6}]
+    before, after = store.compact(name, later)
+    assert before > after == 1
+    store.drop(name)
+    assert not store.exists(name)
+    assert not list(Path().rglob(".redcal_probe_*"))
+
+
+def test_a_small_table_at_a_path_needs_no_job(
+    store: SparkStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("out").mkdir()
+    assert store.quick("out/small") is not None  # tried once, before Spark is out of reach
+    monkeypatch.setattr(store, "spark", None)
+    store.merge("out/small", pa.table({"run": ["a"]}), {"run": "run"}, COMMIT)
+    assert store.read("out/small", {"run": "a"}) is not None
+
+
+def test_what_delta_rs_cannot_change_is_left_to_spark(store: SparkStore, spark: Any) -> None:
+    """And what Spark does not see under the same name: to it, brackets are a pattern."""
+    assert store.quick("default.small") is None
+    assert store.quick("s3a://bucket/small") is None
+    Path("a[b]").mkdir()
+    assert store.quick("a[b]/small") is None
+    spark.sql(
+        f"CREATE TABLE delta.`{Path('small').absolute()}` (run string, n bigint) USING delta"
+        " TBLPROPERTIES ('delta.columnMapping.mode' = 'name')"
+    )
+    assert store.quick("small") is None
+    store.merge("small", pa.table({"run": ["a"], "n": [1]}), {"run": "run"}, COMMIT)
+    table = store.read("small")
+    assert table is not None and table.to_pylist() == [{"run": "a", "n": 1}]
