@@ -38,3 +38,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         # One process has all that starts a JVM: there is one at a time, and its session is shared.
         # The rest goes by file, so that what a module makes for all its tests is made once.
         item.add_marker(pytest.mark.xdist_group("spark" if jvm else item.path.name))
+    if items and hasattr(items[0].config, "workerinput"):  # of xdist: the longest group begins
+        items.sort(key=lambda item: item.get_closest_marker("spark") is None)

@@ -80,7 +80,7 @@ def test_targets_are_refused_before_the_fit(work: Work) -> None:
         ):
             assert (
                 f"output.{key}: out/{table} cannot be written by the local engine: it does not "
-                f"know the table's writer {features}; use --engine spark, or name another table"
+                f"support the table's writer {features}; use --engine spark, or name another table"
             ) in told.err
     assert work.files() - {"config.yaml"} == before - {"config.yaml"}
 
