@@ -181,6 +181,15 @@ def always_numbered(table: DeltaTable) -> list[str]:
     ]
 
 
+def numbered_columns(table: DeltaTable) -> list[str]:
+    """Identity columns, whether they take values or not."""
+    return [
+        path
+        for path, field in _fields(_schema(table))
+        if any(key.startswith("delta.identity.") for key in field["metadata"])
+    ]
+
+
 def _reader_features(table: DeltaTable) -> set[str]:
     protocol = table.protocol()
     version = protocol.min_reader_version

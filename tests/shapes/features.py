@@ -119,7 +119,7 @@ FEATURES = (
             "INSERT INTO {t} BY NAME SELECT case AS number, * FROM {base}",
         ),
         each("number", pa.int64(), lambda c: c),
-        merge=Cell(local="identityColumns"),
+        merge=Cell(local="identityColumns", spark="IDENTITY"),
         overwrite=Cell(local="identityColumns"),
     ),
     Shape(

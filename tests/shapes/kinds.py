@@ -143,7 +143,7 @@ KINDS = (
         "a column of type void",
         (made(select="*, null AS nothing"),),
         each("nothing", pa.null(), lambda c: None),
-        merge=EVERYWHERE,
+        merge=Cell(spark="void"),
     ),
     Shape(
         "wide",

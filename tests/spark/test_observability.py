@@ -34,7 +34,7 @@ def test_rows_of_some_runs_are_deleted_in_one_commit(spark: Any, tmp_path: Path)
     table = DeltaTable(name)
     assert table.to_pyarrow_table().to_pylist() == [{"run_id": "b", "x": 2}]
     [last] = table.history(1)
-    assert last["operation"] == "MERGE"
+    assert last["operation"] == "DELETE"
     assert json.loads(last["userMetadata"])["redcal_run_id"] == "prune-1"
     assert store.delete(name, "run_id", ["a", "zz"], commit("prune-2")) == 0
     assert store.delete(name, "run_id", [], commit("prune-3")) == 0

@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from redcal_spark.backends.delta_protocol import check_readable, known_log
+from redcal_spark.backends.local.commits import commits
 from redcal_spark.backends.local.delta_files import DeltaFiles
 from redcal_spark.backends.local.errors import unreadable
 from redcal_spark.backends.local.files import first_line, pieces, stream
@@ -77,7 +78,7 @@ def load_version(name: str, table: DeltaTable, version: int | str) -> None:
     newest = table.version()
     if isinstance(version, str):
         with unreadable(name, InputError, "its history cannot be read"):
-            known = [e for e in table.history() if "timestamp" in e]  # commits need not tell
+            known = [e for e in commits(name) if "timestamp" in e]  # commits need not tell
         made = [(e["version"], e["timestamp"] / 1_000) for e in known]
         version = version_at(name, [(v, datetime.fromtimestamp(t, UTC)) for v, t in made], version)
     try:

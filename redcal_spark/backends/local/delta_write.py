@@ -11,6 +11,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
+from redcal_spark.backends.local.commits import commits
 from redcal_spark.backends.local.delta_read import DeltaRsTable, quoted
 from redcal_spark.backends.local.errors import is_delta
 from redcal_spark.backends.local.files import first_line
@@ -83,7 +84,7 @@ def merge_rows(
     )
     merge = merge.when_matched_update(columns, " or ".join(differs) or "false")
     merge.when_not_matched_insert(columns).execute()
-    if not any(commit.wrote(e.get("userMetadata")) for e in DeltaTable(table).history(RECENT)):
+    if not any(commit.wrote(e.get("userMetadata")) for e in commits(table, RECENT)):
         # nothing differed, and delta-rs made no version: an empty one says that the run was here
         nothing = old.schema.empty_table()
         write_deltalake(table, nothing, mode="append", commit_properties=properties(commit))

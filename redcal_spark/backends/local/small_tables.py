@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 
 from redcal_spark.backends.delta_protocol import known_log, not_written, unwritable
+from redcal_spark.backends.local.commits import commits
 from redcal_spark.backends.local.delta_read import DeltaRsTable, quoted
 from redcal_spark.backends.local.delta_write import again, made_whole, once
 from redcal_spark.backends.local.errors import is_delta, unreadable
@@ -124,8 +124,8 @@ class LocalSmallTables:
         if not is_delta(name):
             return None
         try:
-            entries = DeltaTable(name).history(limit)
-        except (DeltaError, OSError):
+            entries = commits(name, limit)
+        except (OSError, ValueError):
             return None
         return [{key: entry.get(key) for key in ENTRY} for entry in entries]
 

@@ -14,6 +14,7 @@ from deltalake.exceptions import CommitFailedError
 from redcal_spark.backends.delta_protocol import known_log, not_written, unwritable
 from redcal_spark.backends.delta_types import as_stored, delta_schema, unstorable
 from redcal_spark.backends.inputs import Side
+from redcal_spark.backends.local.commits import commits
 from redcal_spark.backends.local.delta_read import DeltaRsTable, load_version
 from redcal_spark.backends.local.delta_write import (
     Remembering,
@@ -211,7 +212,7 @@ class DeltaRsStore(LocalSmallTables):
         self, name: str, commit: Commit, among: int | None = None
     ) -> tuple[int, int] | None:
         table = table_at(name)
-        for entry in () if table is None else table.history(among):
+        for entry in () if table is None else commits(name, among):
             if commit.wrote(entry.get("userMetadata")):
                 return int(entry["version"]), rows_of(entry.get("operationMetrics"))
         return None

@@ -8,7 +8,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from redcal_spark.backends.delta_protocol import always_numbered
+from redcal_spark.backends.delta_protocol import always_numbered, numbered_columns
 from redcal_spark.backends.delta_types import is_list
 from redcal_spark.backends.target import Existing, Target
 from redcal_spark.errors import UsageError
@@ -23,6 +23,12 @@ def is_mapped(properties: Mapping[str, str]) -> bool:
 
 def check_names(target: Target, schema: pa.Schema, old: Existing | None) -> None:
     """Refuse names that Spark would refuse only after the fit; those of fields in columns too."""
+    void = [] if old is None else [f.name for f in old.schema if pa.types.is_null(f.type)]
+    if target.mode == "merge" and void:
+        raise UsageError(
+            "output.mode: Spark merges no columns of type void: "
+            f"{', '.join(map(repr, void))}; use overwrite or append, or name another table"
+        )
     quoted = [name for name in schema.names if "`" in name]
     if target.mode == "merge" and quoted:
         raise UsageError(
@@ -44,9 +50,16 @@ def check_numbered(target: Target, path: str) -> None:
     Spark does not tell of such columns; the log does, where delta-rs can read it.
     """
     try:
-        numbered = always_numbered(DeltaTable(path))
+        table = DeltaTable(path)
+        numbered = always_numbered(table)
+        counted = numbered_columns(table)
     except (DeltaError, OSError):
         return
+    if target.mode == "merge" and counted:
+        raise UsageError(
+            f"output.mode: Delta updates no IDENTITY columns, and {target.table} has "
+            f"{', '.join(map(repr, counted))}; use overwrite or append, or name another table"
+        )
     if numbered:
         raise UsageError(
             f"output.table: {target.table} numbers {', '.join(map(repr, numbered))} itself "
