@@ -34,7 +34,7 @@ demo: $(DEMO_READY) ## reconcile two models on the bundled example
 	.venv/bin/redcal demo
 
 # Two processes: one has all tests that start a JVM, the other one the rest.
-PYTEST := .venv/bin/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
+PYTEST := .venv/bin/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder
 
 test: $(READY) ## run all tests but the slow ones
 	$(PYTEST) -m "not slow" --durations=25

@@ -142,7 +142,7 @@ def overfitting(work: Work) -> None:
 def test_the_guard_reports_and_names_the_better_prefix(work: Work) -> None:
     overfitting(work)
     told = work.redcal("run")
-    assert "raised the mean loss on the holdout rows" in told.err
+    assert "raised the mean loss on holdout rows" in told.err
     assert "guard: best_prefix would keep the first" in told.err
     assert "beta: auto would be" in told.err
     work.tree["reconcile"]["guard"] = "off"

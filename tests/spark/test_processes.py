@@ -32,7 +32,7 @@ def passed(backend: str, marks: str, *paths: str) -> int:
     )
     assert found.returncode == 0, f"{found.stdout[-6_000:]}\n{found.stderr[-2_000:]}"
     closing = found.stdout.strip().splitlines()[-1]
-    counted = re.match(r"(\d+) passed", closing)
+    counted = re.search(r"(\d+) passed", closing)
     assert counted is not None, closing
     assert not re.search("failed|error|skipped|warning", closing), closing
     return int(counted[1])

@@ -352,7 +352,7 @@ def test_what_is_refused_before_anything_runs(river: River) -> None:
         (("--engine", "local"), "--incremental and --follow need engine.name: spark"),
         (("--set", "output.mode=overwrite"), "output.mode: overwrite replaces the whole table"),
         (("--set", "input.version=0"), "input.version: a fixed version gets no new rows"),
-        (("--set", "input.table=rows.parquet"), "rows.parquet is no Delta table"),
+        (("--set", "input.table=rows.parquet"), "rows.parquet is not a Delta table"),
         (("--set", "output.table=spark_catalog.default.x"), "output.checkpoint: is required"),
         (("--set", "output.checkpoint=x"), "got 'x' (a folder of that name is ./x)"),
         (("--set", "output.suffix=_x", "--follow", "0"), "must be a number of seconds above 0"),
