@@ -33,6 +33,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         here = Path(__file__).parent / "spark" in item.path.parents
         if here or "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
+        if item.get_closest_marker("spark") is not None:
             assert group_of(item.nodeid) == "spark", f"{item.nodeid}: name it in WITH_A_JVM"
     if items and hasattr(items[0].config, "workerinput"):  # of xdist: the longest group begins
         items.sort(key=lambda item: group_of(item.nodeid) != "spark")
@@ -52,7 +53,9 @@ def group_of(test: str) -> str:
     All that starts a JVM is a group: there is one at a time, and its session is shared. The rest
     goes by file, so that what a module makes for all its tests is made once.
     """
-    return "spark" if test.startswith(WITH_A_JVM) else test.partition("::")[0]
+    if test.startswith(WITH_A_JVM) or "[spark" in test:
+        return "spark"
+    return test.partition("::")[0]
 
 
 @pytest.hookimpl(optionalhook=True)

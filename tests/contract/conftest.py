@@ -9,7 +9,12 @@ import pytest
 from tests.contract.engines import Backend, Local, Spark
 
 
-@pytest.fixture(params=[Local, Spark], ids=["local", "spark"])
+@pytest.fixture(
+    params=[
+        pytest.param(Local, id="local"),
+        pytest.param(Spark, id="spark", marks=pytest.mark.spark),
+    ]
+)
 def backend(request: pytest.FixtureRequest, scratch: str) -> Backend:
     if request.param is Local:
         return Local()
