@@ -43,7 +43,7 @@ WITH_A_JVM = (
     "tests/spark/",
     "tests/shapes/",
     "tests/e2e/test_explain.py",
-    "tests/faults/test_damage.py",
+    "tests/faults/",
 )
 
 
