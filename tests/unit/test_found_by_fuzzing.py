@@ -221,9 +221,7 @@ def tampered(folder: Path, change: Callable[[dict[str, Any]], Any]) -> str:
 def test_a_history_that_delta_rs_cannot_read(tmp_path: Path) -> None:
     """DeltaProtocolError: Invalid JSON in file stats."""
     name = tampered(tmp_path, lambda entry: entry.get("commitInfo", {}).update(operation=0))
-    told = refused(InputError, lambda: DeltaRsStore().open(name, "2100-01-01").count())
-    assert told.startswith(f"{name}: ")
-    assert "cannot be read: " in told
+    assert DeltaRsStore().open(name, "2100-01-01").count() == 2  # our own reader minds nothing
 
 
 def test_commits_that_do_not_say_when_they_were_made(tmp_path: Path) -> None:

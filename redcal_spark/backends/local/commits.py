@@ -22,6 +22,6 @@ def _said(file: Path) -> dict[str, Any]:
         for line in lines:
             if '"commitInfo"' in line:
                 said = json.loads(line).get("commitInfo")
-                if said is not None:
+                if isinstance(said, dict):
                     return dict(said)
     return {}

@@ -78,7 +78,9 @@ def load_version(name: str, table: DeltaTable, version: int | str) -> None:
     newest = table.version()
     if isinstance(version, str):
         with unreadable(name, InputError, "its history cannot be read"):
-            known = [e for e in commits(name) if "timestamp" in e]  # commits need not tell
+            known = [
+                e for e in commits(name) if isinstance(e.get("timestamp"), int)
+            ]  # commits need not tell
         made = [(e["version"], e["timestamp"] / 1_000) for e in known]
         version = version_at(name, [(v, datetime.fromtimestamp(t, UTC)) for v, t in made], version)
     try:
