@@ -172,22 +172,13 @@ COMPUTED = {
 }
 
 
-def always_numbered(table: DeltaTable) -> list[str]:
-    """Identity columns that take no values: Delta makes them, whoever writes."""
-    return [
-        path
-        for path, field in _fields(_schema(table))
-        if field["metadata"].get("delta.identity.allowExplicitInsert") is False
-    ]
-
-
-def numbered_columns(table: DeltaTable) -> list[str]:
-    """Identity columns, whether they take values or not."""
-    return [
-        path
+def identity_columns(table: DeltaTable) -> dict[str, bool]:
+    """Columns that Delta numbers itself, and whether they take values from who writes."""
+    return {
+        path: field["metadata"].get("delta.identity.allowExplicitInsert") is not False
         for path, field in _fields(_schema(table))
         if any(key.startswith("delta.identity.") for key in field["metadata"])
-    ]
+    }
 
 
 def _reader_features(table: DeltaTable) -> set[str]:

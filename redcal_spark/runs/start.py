@@ -17,7 +17,7 @@ from redcal_spark.runs.run import Run
 
 
 def run(job: Job, *, force: bool = False, wait: bool = False) -> Outcome:
-    """Fit, apply, holdout: the main job."""
+    """Fit, apply, certify: the main job."""
     return _fit(job, "run", force, wait)
 
 

@@ -12,8 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from redcal_spark.config.load import RENAMED
+
 COLUMN = "judge_rows"  # of the ledger; holdout_rows today
-NAMES = {"judge": "holdout", "judge_fraction": "holdout_fraction"}
+SPLIT = ("input", "split")
+NAMES = RENAMED[SPLIT]
 
 
 def wrote(row: Mapping[str, Any]) -> bool:
@@ -43,20 +46,19 @@ def split_column(table: pa.Table) -> pa.Table:
 
 def as_digested(config: Mapping[str, Any]) -> dict[str, Any]:
     """A configuration in the words of 0.1, by whose digest its runs are known."""
-    back = {new: old for old, new in NAMES.items()}
-    split = config["input"].get("split")
-    if split is None:
-        return dict(config)
-    return {**config, "input": config["input"] | {"split": _keys(split, back)}}
+    return _config(config, {new: old for old, new in NAMES.items()})
 
 
 def _keys(tree: Mapping[str, Any], names: Mapping[str, str] = NAMES) -> dict[str, Any]:
     return {names.get(key, key): value for key, value in tree.items()}
 
 
-def _config(tree: dict[str, Any]) -> dict[str, Any]:
-    split = tree["input"].get("split")
-    return tree if split is None else {**tree, "input": tree["input"] | {"split": _keys(split)}}
+def _config(tree: Mapping[str, Any], names: Mapping[str, str] = NAMES) -> dict[str, Any]:
+    section, key = SPLIT
+    split = tree[section].get(key)
+    if split is None:
+        return dict(tree)
+    return {**tree, section: tree[section] | {key: _keys(split, names)}}
 
 
 def _rewritten(text: str | None, renamed: Callable[[Any], Any]) -> str | None:

@@ -46,8 +46,10 @@ class SparkSmallTables:
         return self._local
 
     def _seen_by_spark(self, place: Place) -> bool:
-        """Whether a path means the same to Spark as here: a server may be on another machine,
-        or have another file system for paths without a scheme. Tried once for a folder."""
+        """Whether a path means the same to Spark as here; tried once for a folder.
+
+        A server may be on another machine, or have another file system for such paths.
+        """
         if not place.is_here:
             return False
         folder = next(p for p in Path(place.absolute.name).parents if p.is_dir())

@@ -8,7 +8,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from redcal_spark.backends.delta_protocol import always_numbered, numbered_columns
+from redcal_spark.backends.delta_protocol import identity_columns
 from redcal_spark.backends.delta_types import is_list
 from redcal_spark.backends.target import Existing, Target
 from redcal_spark.errors import UsageError
@@ -50,19 +50,18 @@ def check_numbered(target: Target, path: str) -> None:
     Spark does not tell of such columns; the log does, where delta-rs can read it.
     """
     try:
-        table = DeltaTable(path)
-        numbered = always_numbered(table)
-        counted = numbered_columns(table)
+        numbered = identity_columns(DeltaTable(path))
     except (DeltaError, OSError):
         return
-    if target.mode == "merge" and counted:
+    if target.mode == "merge" and numbered:
         raise UsageError(
             f"output.mode: Delta updates no IDENTITY columns, and {target.table} has "
-            f"{', '.join(map(repr, counted))}; use overwrite or append, or name another table"
+            f"{', '.join(map(repr, numbered))}; use overwrite or append, or name another table"
         )
-    if numbered:
+    always = [name for name, takes_values in numbered.items() if not takes_values]
+    if always:
         raise UsageError(
-            f"output.table: {target.table} numbers {', '.join(map(repr, numbered))} itself "
+            f"output.table: {target.table} numbers {', '.join(map(repr, always))} itself "
             "(GENERATED ALWAYS AS IDENTITY) and takes no values for it; name another table"
         )
 
