@@ -33,16 +33,17 @@ $(DEMO_READY): requirements-demo.lock setup.py | .venv/bin/python
 demo: $(DEMO_READY) ## reconcile two models on the bundled example
 	.venv/bin/redcal demo
 
-# Two processes: one has all tests that start a JVM, the other one the rest.
-PYTEST := .venv/bin/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder
+# Two processes: one has all tests that start a JVM, the other one the rest. Compiled files are kept:
+# tests start processes.
+PYTEST := PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder
 
-test: $(READY) ## run all tests but the slow ones
+test: $(READY) ## run a test of every feature, on every engine (12 minutes at most)
 	$(PYTEST) -m "not slow" --durations=25
 
-test-fast: $(READY) ## run the tests that start no JVM
+test-fast: $(READY) ## run those of them that start no JVM (3 minutes)
 	$(PYTEST) -m "not slow and not spark"
 
-test-all: $(READY) ## run every test
+test-all: $(READY) ## run every test, whole matrices and all seeds (hours)
 	$(PYTEST)
 
 lint: $(READY) ## check rules and layout (ruff)

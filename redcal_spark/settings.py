@@ -43,7 +43,8 @@ KEYS = {
     "scratch": "engine.scratch",
     "driver_budget": "engine.driver_budget",
 }
-DRIVER_BUDGET = 256 * 2**20  # bytes of active rows that Spark's driver takes over
+DriverBudget = int | Literal["auto"]  # bytes of active rows that Spark's driver takes over
+DRIVER_BUDGET = 256 * 2**20  # where the driver's memory is not known
 
 _names: ContextVar[Literal["python", "config"] | None] = ContextVar("names", default=None)
 _NO_VALUE: Any = object()

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pytest
 from hypothesis import settings
 
 from redcal_spark import ReconciledPair, Reconciler
@@ -44,6 +45,12 @@ def quietly() -> Iterator[None]:
         warnings.simplefilter("ignore", ScoreWarning)
         warnings.simplefilter("ignore", GridWarning)
         yield
+
+
+def seeds(every: range, quick: int) -> list[Any]:
+    """Seeds for a test: the first ones in every build, all of them in the slow tests."""
+    later = [pytest.param(seed, marks=pytest.mark.slow) for seed in every[quick:]]
+    return [*every[:quick], *later]
 
 
 def reconciler(problem: Problem, threads: int = 1, **options: Any) -> Reconciler:

@@ -44,25 +44,21 @@ class Scan(Protocol):
 
         watched: the fit starts anew, and totals at the ends of its rounds are of use.
         """
-        ...
 
     def histories(self, pair: Fitted, seen: list[Point] | None) -> dict[str, list[Point]]:
         """The one pass after the fit, over the active rows of both splits.
 
         seen: the points of the fitting rows, where they were all measured during the fit.
         """
-        ...
 
     def rows_at_hand(self) -> list[BlockScan] | None:
         """The active fitting rows as they were read; None: they are too many for one process."""
-        ...
 
     def again(self, problem: Problem) -> Scan | None:
         """The rows of a scan that kept them all, scanned for another problem.
 
         None: they are not held here, and the input must be read again.
         """
-        ...
 
     def close(self) -> None: ...
 
@@ -76,29 +72,24 @@ class Stream(Protocol):
     @property
     def owner(self) -> Any:
         """What the checkpoint belongs to; None if it is new."""
-        ...
 
     @property
     def other_model(self) -> str | None:
         """Why the checkpoint is of another model, in words, if it is."""
-        ...
 
     def begin(self, commit: Commit, switch: bool) -> int:
         """Make checkpoint and target ready; returns the target's version.
 
         switch: a checkpoint of another model is taken over.
         """
-        ...
 
     def run(
         self, commit: Commit, every: float | None, stop: threading.Event, listen: Listen
     ) -> None:
         """Write what is there; every: and what comes, so many seconds apart, until `stop`."""
-        ...
 
     def written(self, run_id: str) -> tuple[int | None, int]:
         """The newest version of the target that a run wrote, if any, and how many rows in all."""
-        ...
 
 
 class Backend(Protocol):
@@ -111,21 +102,21 @@ class Backend(Protocol):
 
     def first(self, table: Table, columns: list[str]) -> pa.RecordBatch | None:
         """Some rows to look at, if there are any."""
+
+    def check_reading(self, table: Table, columns: list[str]) -> None:
+        """Refuse a table that cannot be read as the configuration says."""
         ...
 
     def id_problems(self, table: Table, id: str) -> list[str]:
         """What is wrong with the ids of a table, in words."""
-        ...
 
     def rows_with(
         self, table: Table, id: str, value: pa.Scalar, names: list[str], most: int
     ) -> tuple[pa.Table, int]:
         """The first few rows whose id is this value, and how many there are."""
-        ...
 
     def scan(self, table: Table, problem: Problem, split: Split | None, progress: Progress) -> Scan:
         """The one scan of a table."""
-        ...
 
     def write_rows(
         self, table: Table, made: Made, commit: Commit, progress: Progress, at_end: AtEnd
@@ -135,27 +126,25 @@ class Backend(Protocol):
         What a run has written already is not written again.
         at_end: called when all rows were read and before anything is committed; it may raise.
         """
+
+    def check_writer(self, table: Table, target: Target, schema: pa.Schema) -> None:
+        """Refuse rows of this schema that the writer which was chosen could not write."""
         ...
 
     def stream(self, config: Config, pair: Fitted, model: tuple[str, str]) -> Stream:
         """A table's rows as they arrive. model: its digest, and what people call it."""
-        ...
 
     def compared(self, table: Table, task: CompareTask, made: Made | None) -> list[pa.RecordBatch]:
         """What a task says of a table's rows. made: of what a pair would write of them."""
-        ...
 
     def schema_made(self, table: Table, made: Made) -> pa.Schema:
         """The columns of what a pair would write of a table's rows."""
-        ...
 
     def only(self, table: Table, names: list[str]) -> Table:
         """Some columns of a table."""
-        ...
 
     def with_ids(self, table: Table, other: Table, id: str, inside: bool) -> Table:
         """The rows of a table whose ids another one has; or has not."""
-        ...
 
 
 def check_rows(
@@ -167,6 +156,7 @@ def check_rows(
     rules = problem.rules(layout.binary)
     rows = extend(nothing, layout, rules, (), names, BadRows(), skip=target.skip)
     work.store.check_rows(target, rows.schema)
+    work.check_writer(table, target, rows.schema)
     if target.mode == "merge":
         assert target.id is not None
         problems = work.id_problems(table, target.id)

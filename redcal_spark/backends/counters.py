@@ -27,11 +27,13 @@ class Counters:
     """Grows while a run works.
 
     jobs: actions on Spark that were started for the rows: a frame written or collected.
-    rows_scanned: rows read from tables. scratch_bytes: packed rows written to scratch.
+    rows_scanned: rows read from tables. rows_written: reconciled rows that were written.
+    scratch_bytes: packed rows written to scratch.
     """
 
     jobs: int = 0
     rows_scanned: int = 0
+    rows_written: int = 0
     scratch_bytes: int = 0
     passes: list[Pass] = field(default_factory=list)
 
@@ -44,13 +46,14 @@ class Counters:
         self.passes.append(made)
 
     def clear(self) -> None:
-        self.jobs = self.rows_scanned = self.scratch_bytes = 0
+        self.jobs = self.rows_scanned = self.rows_written = self.scratch_bytes = 0
         self.passes.clear()
 
     def to_json(self) -> dict[str, Any]:
         return {
             "jobs": self.jobs,
             "rows_scanned": self.rows_scanned,
+            "rows_written": self.rows_written,
             "scratch_bytes": self.scratch_bytes,
             "passes": len(self.passes),
         }

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pyarrow as pa
 
+from redcal_spark.core.columns import inside, is_text
 from redcal_spark.errors import InputError
 
 # delta-rs stores unsigned numbers in signed ones of the same width, where large values do not fit.
@@ -94,12 +95,6 @@ def is_list(kind: pa.DataType) -> bool:
     return any(of_it(kind) for of_it in (*plain, *views))
 
 
-def is_text(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    )
-
-
 def _is_bytes(kind: pa.DataType) -> bool:
     return bool(
         pa.types.is_binary(kind)
@@ -138,17 +133,6 @@ def _has_no_place(kind: pa.DataType) -> bool:
         or pa.types.is_decimal256(kind)
         or pa.types.is_union(kind)
     )
-
-
-def inside(kind: pa.DataType) -> Iterator[pa.DataType]:
-    """The types of all values in a type, however deep."""
-    if pa.types.is_dictionary(kind):
-        yield from inside(kind.value_type)
-    elif pa.types.is_nested(kind) and not pa.types.is_union(kind):
-        for number in range(kind.num_fields):
-            yield from inside(kind.field(number).type)
-    else:
-        yield kind
 
 
 def _rebuilt(field: pa.Field, change: Callable[[pa.DataType], pa.DataType]) -> pa.Field:

@@ -9,10 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from redcal_spark.backends.delta_types import is_text
 from redcal_spark.backends.store import Store, Table
 from redcal_spark.config.input import Input, ScoreTable, SplitByColumn
-from redcal_spark.core.columns import Columns, ScoreColumns
+from redcal_spark.core.columns import Columns, ScoreColumns, is_text
 from redcal_spark.core.number_text import plural
 from redcal_spark.core.splits import ColumnSplit, HashSplit, Split
 from redcal_spark.errors import InputError

@@ -97,7 +97,8 @@ def problem_of_target(name: str, key: str) -> str | None:
         return f"{key}: {name} cannot be made: {err.strerror}"
     if path.is_file():
         return f"{key}: {name} is a file; a table is a folder"
-    if path.is_dir() and not (path / "_delta_log").is_dir() and any(path.iterdir()):
+    # The log comes last: another run may put its table there while we look.
+    if path.is_dir() and any(path.iterdir()) and not (path / "_delta_log").is_dir():
         return f"{key}: {name} is a folder with other things in it, not a Delta table"
     parent = next(p for p in (path, *path.parents) if p.exists())
     if not parent.is_dir():

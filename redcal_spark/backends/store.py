@@ -27,19 +27,15 @@ class Table(Protocol):
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """The rows, in batches, in an order that does not change."""
-        ...
 
     def pieces(self, columns: Sequence[str]) -> Iterator[BatchGroup]:
         """The same rows in pieces that threads can read at the same time."""
-        ...
 
     def count(self) -> int | None:
         """The number of rows, where that is cheap to know."""
-        ...
 
     def identity(self) -> dict[str, Any]:
         """What the rows are: a Delta version, or the files. Taken again, it tells of changes."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -160,22 +156,18 @@ class Store(Protocol):
         fractions: Sequence[str] = (),
     ) -> Table:
         """An input. `fractions`: CSV columns of fractions, though they may look like integers."""
-        ...
 
     def join(self, main: Any, sides: Any, id: str, policy: Literal["error", "inner"]) -> Table:
         """A table with the scores of others beside its rows, joined on the id."""
-        ...
 
     def spare(self, name: str) -> Store | None:
         """A store that can write a small table when this one no longer can, if there is one."""
 
     def check_target(self, name: str, key: str) -> str | None:
         """Why this table could not be written, if that can be seen beforehand."""
-        ...
 
     def check_schema(self, schema: pa.Schema) -> list[str]:
         """Why rows of this schema could not be written."""
-        ...
 
     def write(
         self,
@@ -186,15 +178,12 @@ class Store(Protocol):
         commit: Commit,
     ) -> int:
         """Write one version, whole or not at all; returns its number."""
-        ...
 
     def existing(self, name: str) -> Existing | None:
         """What a table looks like that rows will be put into; None if there is none."""
-        ...
 
     def check_rows(self, target: Target, schema: pa.Schema) -> None:
         """Refuse rows of this schema that the target could not take."""
-        ...
 
     def written(
         self, name: str, commit: Commit, among: int | None = None
@@ -203,11 +192,9 @@ class Store(Protocol):
 
         among: so many of the newest versions are looked at; by default all.
         """
-        ...
 
     def of_run(self, table: Any, run_id: str) -> Table:
         """The rows of one run in a table that runs append to."""
-        ...
 
     def merge(
         self,
@@ -224,34 +211,27 @@ class Store(Protocol):
         same: rows match where these columns of the table equal these columns of the new rows.
         Conflicts with other writers are tried again, with the table as it is then.
         """
-        ...
 
     def delete(self, name: str, key: str, values: Sequence[str], commit: Commit) -> int:
         """Remove the rows whose column `key` has one of the values, in one commit; how many?
 
         Nothing is written where there are none. Older versions still have them.
         """
-        ...
 
     def compact(self, name: str, commit: Commit) -> tuple[int, int]:
         """Put small files together; returns how many files there were, and are."""
-        ...
 
     def exists(self, name: str) -> bool:
         """Whether there is such a Delta table."""
-        ...
 
     def drop(self, name: str) -> None:
         """Remove a table that this process made, with the folders it made for it."""
-        ...
 
     def read(self, name: str, equal: Mapping[str, str] | None = None) -> pa.Table | None:
         """All rows (of a small table) whose columns equal the values; None if there is no table."""
-        ...
 
     def last_writer(self, name: str) -> str | None:
         """The run that wrote the newest version, if a run of ours did."""
-        ...
 
 
 def written_before(store: Store, target: Target, commit: Commit) -> tuple[int, int] | None:

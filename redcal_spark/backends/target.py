@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 from urllib.parse import quote
 
@@ -27,6 +27,8 @@ class Target:
     suffix, skip: of the new columns, and whether bad rows pass through. normalise: scores that sum
     to 1 are added. id: what rows are merged on. partition_by, cluster_by: for a new table; nothing
     keeps what an old one has. evolve: an old table with other columns is changed, not refused.
+    columns: of the input, that are carried; None: all. touched_only: other rows are not written.
+    direct: on Spark, by the tasks themselves.
     """
 
     table: str
@@ -38,6 +40,19 @@ class Target:
     partition_by: tuple[str, ...] = ()
     cluster_by: tuple[str, ...] = ()
     evolve: bool = False
+    columns: tuple[str, ...] | None = None
+    touched_only: bool = False
+    direct: bool = False
+
+    @property
+    def touched(self) -> str:
+        """The column that says of a row whether its scores changed."""
+        return f"touched{tag(self.suffix)}"
+
+    @property
+    def id_written(self) -> str | None:
+        """The id, if the table has it."""
+        return self.id if self.columns is None or self.id in self.columns else None
 
     @property
     def partitions(self) -> tuple[str, ...]:
@@ -58,8 +73,19 @@ class Target:
         return tuple(name for name in old.clusters if name in names)
 
     def names(self, columns: Columns, losses: LossFamily) -> OutputNames:
-        """The names of the new columns: those that every job writes."""
-        return OutputNames(columns, losses, self.suffix, roles=True, normalise=self.normalise)
+        """The names of the new columns: those that every job writes; and what is left out."""
+        return OutputNames(
+            *(columns, losses, self.suffix),
+            roles=True,
+            normalise=self.normalise,
+            carried=self.columns,
+            touched_only=self.touched_only,
+        )
+
+    def names_to_write(self, columns: Columns, losses: LossFamily) -> OutputNames:
+        """The same for who writes: a merge must know of the other rows, to remove old ones."""
+        names = self.names(columns, losses)
+        return replace(names, touched_only=names.touched_only and self.mode != "merge")
 
     def with_run(self, schema: pa.Schema) -> pa.Schema:
         """The schema of the rows as they are written: appended ones name their run."""
@@ -93,6 +119,9 @@ def target_of(config: Config) -> Target:
         partition_by=output.partition_by or (),
         cluster_by=output.cluster_by or (),
         evolve=output.schema_ == "evolve",
+        columns=output.columns,
+        touched_only=output.rows == "touched",
+        direct=output.writer == "direct",
     )
 
 
@@ -129,7 +158,9 @@ def _column_problems(target: Target, schema: pa.Schema) -> list[str]:
     for key, columns in (("partition_by", target.partition_by), ("cluster_by", target.cluster_by)):
         for name in columns:
             if name not in names:
-                problems.append(f"output.{key}: no column {name!r}; there are: {', '.join(names)}")
+                left_out = "" if target.columns is None else " (output.columns leaves out others)"
+                there = f"there are: {', '.join(names)}{left_out}"
+                problems.append(f"output.{key}: no column {name!r}; {there}")
             elif key == "partition_by" and "/" in name:
                 problems.append(f"output.{key}: column {name!r}: a folder's name cannot have a '/'")
             elif name != RUN_ID and pa.types.is_nested(schema.field(name).type):

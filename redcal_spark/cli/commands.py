@@ -14,6 +14,7 @@ from redcal_spark.cli.results import (
     evaluation_json,
     model_names,
     patches_of,
+    show,
     show_end,
     show_evaluation,
     show_held,
@@ -43,6 +44,7 @@ from redcal_spark.runs.job import Job
 from redcal_spark.runs.prune import compact, prune, prune_lines, record_export
 from redcal_spark.runs.signals import asked_to_stop
 from redcal_spark.runs.stream import stream
+from redcal_spark.runs.view import view_of
 
 
 def check(options: argparse.Namespace) -> int:
@@ -64,17 +66,17 @@ def check(options: argparse.Namespace) -> int:
         "folder": os.getcwd(),
         "outputs": job.tables._asdict(),
     }
-    if options.json:
-        print(json.dumps(plan))
-    elif not options.quiet:
-        print(f"{options.config}: fine")
-        counted = "" if rows is None else f", {rows:,} rows"
-        print(f"  input    {job.input.name}{counted}, {layout.n_classes} classes")
-        print(f"  split    {split}")
-        print(f"  folder   {os.getcwd()}")  # where relative paths start
-        for name, table in job.tables._asdict().items():
-            print(f"  {'rows' if name == 'table' else name:<8} {table}")
-    return 0
+    counted = "" if rows is None else f", {rows:,} rows"
+    tables = job.tables._asdict().items()
+    return show(
+        options,
+        plan,
+        f"{options.config}: fine",
+        f"  input    {job.input.name}{counted}, {layout.n_classes} classes",
+        f"  split    {split}",
+        f"  folder   {os.getcwd()}",  # where relative paths start
+        *(f"  {'rows' if name == 'table' else name:<8} {table}" for name, table in tables),
+    )
 
 
 def audit_(options: argparse.Namespace) -> int:
@@ -120,11 +122,8 @@ def apply(options: argparse.Namespace) -> int:
     row = outcome.row
     if outcome.held is not None:
         return show_held(options, outcome)
-    if options.json:
-        print(json.dumps({"run_id": row.run_id, "outputs": json.loads(row.outputs or "{}")}))
-    elif not options.quiet:
-        print(f"{patches_of(pair)} applied to {job.input.name}; rows in {job.tables.table}")
-    return 0
+    text = f"{patches_of(pair)} applied to {job.input.name}; rows in {job.tables.table}"
+    return show(options, {"run_id": row.run_id, "outputs": json.loads(row.outputs or "{}")}, text)
 
 
 def _stream(options: argparse.Namespace, job: Job, pair: ReconciledPair, called: str) -> int:
@@ -142,15 +141,13 @@ def _stream(options: argparse.Namespace, job: Job, pair: ReconciledPair, called:
     if outcome.held is not None:
         return show_held(options, outcome)
     version = json.loads(row.inputs)["version"]
-    if options.json:
-        written = {"run_id": row.run_id, "rows": row.rows, "source_version": version}
-        print(json.dumps(written | {"outputs": json.loads(row.outputs or "{}")}))
-    elif not options.quiet:
-        print(
-            f"{row.rows:,} rows written to {job.tables.table}, up to version {version} of "
-            f"{job.config.input.table} (run {row.run_id})"
-        )
-    return 0
+    written = {"run_id": row.run_id, "rows": row.rows, "source_version": version}
+    return show(
+        options,
+        written | {"outputs": json.loads(row.outputs or "{}")},
+        f"{row.rows:,} rows written to {job.tables.table}, up to version {version} of "
+        f"{job.config.input.table} (run {row.run_id})",
+    )
 
 
 def evaluate(options: argparse.Namespace) -> int:
@@ -221,17 +218,14 @@ def export(options: argparse.Namespace) -> int:
     pair = renamed(job.pair_of(row), job.config.hidden.stored_json)
     if options.output is None:
         print(json.dumps(pair.to_json()))
-    else:
-        try:
-            pair.save(options.output)
-        except OSError as err:
-            raise UsageError(f"{options.output}: {err.strerror}") from err
-        record_export(job, row, options.output)
-        if options.json:
-            print(json.dumps({"run_id": row.run_id, "model": options.output}))
-        elif not options.quiet:
-            print(f"{patches_of(pair)} in {options.output}")
-    return 0
+        return 0
+    try:
+        pair.save(options.output)
+    except OSError as err:
+        raise UsageError(f"{options.output}: {err.strerror}") from err
+    record_export(job, row, options.output)
+    data = {"run_id": row.run_id, "model": options.output}
+    return show(options, data, f"{patches_of(pair)} in {options.output}")
 
 
 def report(options: argparse.Namespace) -> int:
@@ -242,10 +236,16 @@ def report(options: argparse.Namespace) -> int:
     write_report(Report.of(job.store, job.tables, row), path)
     if given is not None:  # the one beside the table is the newest run's, whichever that is
         record_export(job, row, given)
+    data = {"run_id": row.run_id, "report": str(path)}
+    return show(options, data, f"report of run {row.run_id} in {path}")
+
+
+def view(options: argparse.Namespace) -> int:
+    made = view_of(job_of(options), options.run, options.name)
     if options.json:
-        print(json.dumps({"run_id": row.run_id, "report": str(path)}))
-    elif not options.quiet:
-        print(f"report of run {row.run_id} in {path}")
+        print(json.dumps({"run_id": made.run_id, "sql": made.statement}))
+    else:
+        print(f"{made.statement};")
     return 0
 
 
@@ -283,8 +283,4 @@ def _housekeeping(options: argparse.Namespace, job: Job) -> int:
         files = compact(job)
         done["files_of_tables"] = files
         lines += [f"{name}: {before} files, now {now}" for name, (before, now) in files.items()]
-    if options.json:
-        print(json.dumps(done))
-    elif not options.quiet:
-        print("\n".join(lines))
-    return 0
+    return show(options, done, *lines)

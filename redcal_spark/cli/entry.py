@@ -211,6 +211,11 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--run", metavar="ID", help="a run's id, or latest")
     sub.add_argument("-o", "--output", metavar="FILE", help="default: beside the output table")
     sub = command(
+        "view", commands.view, "print the SQL that puts input and touched rows together, for Spark"
+    )
+    sub.add_argument("--name", metavar="VIEW", help="CREATE OR REPLACE VIEW; default: a SELECT")
+    sub.add_argument("--run", metavar="ID", help="default: the run whose rows the table has")
+    sub = command(
         "runs", commands.runs, "list the runs in the ledger, or delete what old ones left"
     )
     sub.add_argument(

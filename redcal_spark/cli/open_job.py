@@ -60,7 +60,9 @@ def _work(config: Config) -> Backend:
             "(--engine local needs none)"
         ) from err
     given = config.engine
-    return SparkBackend(get_session(), given.scratch, given.driver_budget, given.threads)
+    return SparkBackend(
+        get_session(), given.scratch, given.driver_budget, given.threads, given.read
+    )
 
 
 def choose_engine(config: Config) -> tuple[Literal["local", "spark"], str]:

@@ -50,14 +50,20 @@ def console_of(options: argparse.Namespace) -> Console:
     return screen.console(highlight=False, markup=False, emoji=False, width=width)
 
 
+def show(options: argparse.Namespace, data: Any, *lines: str) -> int:
+    """The result of a command that did well: for machines, or in lines for people."""
+    if options.json:
+        print(json.dumps(data))
+    elif not options.quiet:
+        print(*lines, sep="\n")
+    return 0
+
+
 def show_held(options: argparse.Namespace, outcome: Outcome) -> int:
     """Someone else is at work: that is no failure."""
-    if options.json:
-        row = outcome.row
-        print(json.dumps({"run_id": row.run_id, "status": row.status, "held_by": row.holder}))
-    elif not options.quiet:
-        print(f"nothing to do: {outcome.held}; --wait waits for it")
-    return 0
+    row = outcome.row
+    data = {"run_id": row.run_id, "status": row.status, "held_by": row.holder}
+    return show(options, data, f"nothing to do: {outcome.held}; --wait waits for it")
 
 
 def show_end(options: argparse.Namespace, job: Job, outcome: Outcome) -> int:

@@ -25,9 +25,14 @@ def missing_keys(data: Mapping[str, Any]) -> Iterator[Refusal]:
     needed = algorithm in ("redcal", "decision_calibration", "dc_then_redcal")
     if needed and not data.get("losses"):
         yield ("losses",), f"is required for {algorithm}"
-    merges = as_mapping(data.get("output")).get("mode") == "merge"
-    if merges and as_mapping(data.get("input")).get("id") is None:
+    output = as_mapping(data.get("output"))
+    merges, id = output.get("mode") == "merge", as_mapping(data.get("input")).get("id")
+    if merges and id is None:
         yield ("input", "id"), "is required for output.mode: merge"
+    carried = as_list(output.get("columns"))
+    if merges and id is not None and carried and id not in carried:
+        text = f"must have {id!r} (input.id): output.mode: merge finds rows by it"
+        yield ("output", "columns"), text
     guard = as_mapping(data.get("reconcile")).get("guard")
     if guard == "best_prefix" and as_mapping(data.get("input")).get("split") is None:
         yield ("reconcile", "guard"), "best_prefix needs holdout rows: set input.split"

@@ -18,6 +18,7 @@ from redcal_spark.config.section import KeyPath, Refusal, Section, as_list
 from redcal_spark.config.tables import SIDE_TABLES, OutputTables, sibling
 from redcal_spark.config.values import (
     AutoOrShare,
+    AutoOrWhole,
     Count,
     Flag,
     GridBits,
@@ -28,7 +29,7 @@ from redcal_spark.config.values import (
     Text,
     Whole,
 )
-from redcal_spark.settings import DRIVER_BUDGET, MAX_CLASSES
+from redcal_spark.settings import MAX_CLASSES
 
 
 class LossSection(Section):
@@ -142,6 +143,16 @@ class Output(Section):
         default="overwrite",
         description="rows as a new version, merge on input.id, or append with a run_id",
     )
+    columns: Annotated[tuple[Text, ...], Field(min_length=1)] | None = Field(
+        default=None, description="input columns that are carried into the table; null: all"
+    )
+    rows: Literal["all", "touched"] = Field(
+        default="all", description="all rows, or touched: only those whose scores changed"
+    )
+    writer: Literal["spark", "direct"] = Field(
+        default="spark",
+        description="on Spark: spark, or direct for tasks that write Parquet files themselves",
+    )
     partition_by: Annotated[tuple[Text, ...], Field(min_length=1)] | None = Field(
         default=None, description="columns that partition a new table; null: none"
     )
@@ -160,6 +171,7 @@ class Output(Section):
         report = data.get("report")
         if isinstance(report, str) and "://" in report:
             yield ("report",), "must be a local file, not an address"
+        yield from repeats("columns", data.get("columns"))
         yield from repeats("partition_by", data.get("partition_by"))
         yield from repeats("cluster_by", data.get("cluster_by"))
         if data.get("cluster_by") is not None:
@@ -168,6 +180,11 @@ class Output(Section):
             elif data.get("mode") == "append":
                 text = "mode: append partitions by run_id; a table is partitioned or clustered"
                 yield ("cluster_by",), f"{text}, not both"
+        if data.get("writer") == "direct":
+            if data.get("mode") == "merge":
+                yield ("writer",), "direct writes in mode overwrite or append; Spark alone merges"
+            if data.get("cluster_by") is not None:
+                yield ("writer",), "direct writes no clustered tables; leave out cluster_by"
 
     @property
     def tables(self) -> OutputTables:
@@ -177,6 +194,9 @@ class Output(Section):
             name or sibling(self.table, kind) for name, kind in zip(given, SIDE_TABLES, strict=True)
         )
         return OutputTables(self.table, *sides)
+
+
+Read = Literal["auto", "direct", "spark"]
 
 
 class EngineSection(Section):
@@ -195,9 +215,14 @@ class EngineSection(Section):
     lease: Seconds = Field(
         default=600, description="seconds without a heartbeat after which a lease expires"
     )
-    driver_budget: Whole = Field(
-        default=DRIVER_BUDGET,
-        description="bytes of active rows that Spark's driver takes over; 0: never",
+    driver_budget: AutoOrWhole = Field(
+        default="auto",
+        description="bytes of active rows that Spark's driver takes over; "
+        "auto: a quarter of its free memory; 0: none",
+    )
+    read: Read = Field(
+        default="auto",
+        description="who reads files on Spark: direct (tasks), spark, or auto: tasks if they can",
     )
 
 

@@ -86,6 +86,10 @@ def _whole(low: int, high: int | None = None) -> BeforeValidator:
     return BeforeValidator(check)
 
 
+def _auto_or_whole(value: object) -> int | str:
+    return "auto" if value == "auto" else TypeAdapter(Whole).validate_python(value)
+
+
 def _flag(value: object) -> object:
     if not isinstance(value, bool):
         raise wrong("must be true or false")
@@ -129,6 +133,10 @@ Separator = Annotated[str, Field(min_length=1, max_length=1), BeforeValidator(_s
 GridBits = Annotated[int, Field(ge=1, le=26), _whole(1, 26)]
 Count = Annotated[int, Field(ge=1), _whole(1)]
 Whole = Annotated[int, Field(ge=0), _whole(0)]
+AutoOrWhole = Annotated[
+    int | Literal["auto"],
+    PlainValidator(_auto_or_whole, json_schema_input_type=Whole | Literal["auto"]),
+]
 Seconds = Annotated[int, Field(ge=1, le=10**9), _whole(1, 10**9)]  # 30 years, and dates end
 Version = Annotated[
     int | str, PlainValidator(_version, json_schema_input_type=Annotated[int, Field(ge=0)] | str)

@@ -17,6 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from redcal_spark.core.columns import is_text
+
 Hashes = npt.NDArray[np.uint64]
 
 NULL = np.uint64(0x6A09E667F3BCC909)
@@ -102,8 +104,7 @@ def _known(column: pa.Array) -> Hashes:
         return _lists(pa.ListArray.from_arrays(column.offsets, entries), ordered=False)
     if pa.types.is_nested(kind):
         return _lists(column)
-    text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-    if text or pa.types.is_string_view(kind):
+    if is_text(kind):
         return _texts(column.cast(pa.large_string()), "text")
     if not pa.types.is_fixed_size_binary(kind):
         return _texts(column.cast(pa.large_binary()), "bytes")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -166,7 +166,7 @@ def _label_form(
         return "vector", []
     if _is_number(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind):
         return "index", []
-    if _is_text(kind):
+    if is_text(kind):
         if columns.classes is not None:
             return "name", []
         if first is None:
@@ -242,7 +242,18 @@ def _is_number(kind: pa.DataType) -> bool:
     )
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def is_text(kind: pa.DataType) -> bool:
     return bool(
         pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
     )
+
+
+def inside(kind: pa.DataType) -> Iterator[pa.DataType]:
+    """The types of all values in a type, however deep."""
+    if pa.types.is_dictionary(kind):
+        yield from inside(kind.value_type)
+    elif pa.types.is_nested(kind) and not pa.types.is_union(kind):
+        for number in range(kind.num_fields):
+            yield from inside(kind.field(number).type)
+    else:
+        yield kind

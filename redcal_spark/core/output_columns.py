@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from redcal_spark.core.columns import Columns, Layout
+from redcal_spark.core.columns import Columns, Layout, listed
 from redcal_spark.core.fixed_point import Grid, Mask, from_grid
 from redcal_spark.core.kernel import Rules
 from redcal_spark.core.losses import LossFamily
@@ -36,7 +36,8 @@ class OutputNames:
     """The names of the new columns. A suffix of one's own goes on all of them, to avoid clashes.
 
     roles: whether there is a column `split`, as in the rows of every job. normalise: whether there
-    are scores that sum to 1, beside the reconciled ones.
+    are scores that sum to 1, beside the reconciled ones. carried: the input columns that are kept
+    beside them; None: all. touched_only: rows whose scores did not change are left out.
     """
 
     columns: Columns
@@ -44,6 +45,8 @@ class OutputNames:
     suffix: str = SUFFIX
     roles: bool = False
     normalise: bool = False
+    carried: tuple[str, ...] | None = None
+    touched_only: bool = False
 
     @property
     def _tag(self) -> str:
@@ -94,11 +97,32 @@ class OutputNames:
             names.append(self.split)
         return [*names, *([self.valid] if skip else [])]
 
-    def check(self, existing: Iterable[str], skip: bool, where: str) -> None:
+    def kept(self, existing: Sequence[str], where: str) -> list[str]:
+        """The input columns that are carried, in the input's order."""
+        if self.carried is None:
+            return list(existing)
+        missing = [name for name in self.carried if name not in existing]
+        if missing:
+            raise InputError(
+                f"output.columns: no column {', '.join(map(repr, missing))} in {where}; it "
+                f"has: {listed(existing)}"
+            )
+        return [name for name in existing if name in self.carried]
+
+    def read(self, existing: Sequence[str], roles: Roles, where: str) -> list[str]:
+        """The input columns that are needed, carried or not, in the input's order."""
+        needed = {*self.kept(existing, where), *self.decide(roles)}
+        return [name for name in existing if name in needed]
+
+    def decide(self, roles: Roles) -> list[str]:
+        """The input columns that new ones are made of."""
+        return list(dict.fromkeys([*self.columns.names(label=False), *roles.columns]))
+
+    def check(self, existing: Sequence[str], skip: bool, where: str) -> None:
         """New columns never replace old ones."""
         new = self.all(skip)
         # Delta does not tell upper from lower case
-        there = {name.casefold(): name for name in existing}
+        there = {name.casefold(): name for name in self.kept(existing, where)}
         clash = [there[name.casefold()] for name in new if name.casefold() in there]
         if clash:
             raise InputError(
@@ -129,15 +153,56 @@ def extend(
     """The batch with new columns: scores, per loss the actions before and after, and `touched`.
 
     Rows that cannot be read pass through untouched, with null actions. roles: what `split` says,
-    where `names` has it.
+    where `names` has it. What `names` leaves out is left out.
     """
+    new = added(batch, layout, rules, log, names, problems, start, skip, roles)
+    return new.beside(batch, names)
+
+
+@dataclass(frozen=True)
+class Added:
+    """New columns of a batch. rows: the places of the rows that they are of; None: all."""
+
+    columns: dict[str, pa.Array]
+    rows: npt.NDArray[np.intp] | None
+
+    def beside(self, batch: pa.RecordBatch, names: OutputNames) -> pa.RecordBatch:
+        """The columns of the batch that are carried, and the new ones."""
+        if names.carried is not None:
+            batch = batch.select(names.kept(batch.schema.names, "the data"))
+        if self.rows is not None:
+            batch = batch.take(pa.array(self.rows))
+        fields = [*batch.schema, *(pa.field(name, a.type) for name, a in self.columns.items())]
+        return pa.RecordBatch.from_arrays(
+            [*batch.columns, *self.columns.values()],
+            schema=pa.schema(fields, metadata=batch.schema.metadata),
+        )
+
+
+def added(
+    batch: pa.RecordBatch,
+    layout: Layout,
+    rules: Rules,
+    log: Sequence[Patch],
+    names: OutputNames,
+    problems: BadRows,
+    start: int | None = 0,
+    skip: bool = False,
+    roles: Roles = UNKNOWN,
+) -> Added:
+    """The new columns alone, and the rows that they are of."""
     names.check(batch.schema.names, skip, "the data")
     if names.normalise:
         check_normalise(layout)
     reading = read(batch, layout, problems, start)
-    valid = reading.valid
+    valid, rows = reading.valid, None
     done = replay(reading.block, rules, log)
     touched = [t & valid for t in done.touched]
+    if names.touched_only:  # nothing more is computed of the others
+        rows = np.flatnonzero(touched[0] | touched[1])
+        batch = batch.select(names.decide(roles)).take(pa.array(rows))
+        done, valid = done.take(rows), valid[rows]
+        touched = [t[rows] for t in touched]
     arrays: dict[str, pa.Array] = {}
     for model in (1, 2):
         columns = _scores(batch, layout, model, done.f[model - 1], touched[model - 1], valid)
@@ -158,11 +223,7 @@ def extend(
         arrays[names.split] = roles.column(batch, valid)
     if skip:
         arrays[names.valid] = pa.array(valid)
-    columns = [*batch.columns, *arrays.values()]
-    fields = [*batch.schema, *(pa.field(name, a.type) for name, a in arrays.items())]
-    return pa.RecordBatch.from_arrays(
-        columns, schema=pa.schema(fields, metadata=batch.schema.metadata)
-    )
+    return Added(arrays, rows)
 
 
 def _unless(valid: Mask) -> Mask | None:

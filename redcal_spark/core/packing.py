@@ -29,11 +29,20 @@ _TYPES = ("int32", "int64", "bool", "uint8", "uint16", "uint32")
 
 def pack(data: Mapping[str, Any], arrays: Mapping[str, Array]) -> bytes:
     """Plain data (as JSON) and integer arrays (as they are) in one piece of bytes."""
+    return b"".join(_parts(data, arrays))
+
+
+def _parts(data: Mapping[str, Any], arrays: Mapping[str, Array]) -> list[Any]:
+    """The same in pieces, the arrays not copied."""
     shapes = {name: (str(a.dtype), a.shape) for name, a in arrays.items()}
     head = json.dumps({"data": data, "arrays": shapes}).encode()
     head += b" " * (-(_HEAD.size + len(head)) % 8)  # arrays start aligned
-    body = b"".join([head, *(np.ascontiguousarray(a).tobytes() for a in arrays.values())])
-    return _HEAD.pack(_MAGIC, zlib.crc32(body), len(head)) + body
+    body: list[Any] = [head]
+    body += [np.ascontiguousarray(a).reshape(-1).view(np.uint8) for a in arrays.values()]
+    checksum = 0
+    for part in body:
+        checksum = zlib.crc32(part, checksum)
+    return [_HEAD.pack(_MAGIC, checksum, len(head)), *body]
 
 
 def unpack(packed: Any) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -56,9 +65,14 @@ def unpack(packed: Any) -> tuple[dict[str, Any], dict[str, Array]]:
     return head["data"], arrays
 
 
-def pack_block(block: Block) -> bytes:
+def packed_parts(block: Block) -> list[Any]:
+    """A block in pieces of bytes, to be written one after another."""
     arrays = {"f1": block.f1, "f2": block.f2}
-    return pack({}, arrays if block.y is None else arrays | {"y": block.y})
+    return _parts({}, arrays if block.y is None else arrays | {"y": block.y})
+
+
+def pack_block(block: Block) -> bytes:
+    return b"".join(packed_parts(block))
 
 
 def unpack_block(packed: Any) -> Block:
@@ -66,9 +80,9 @@ def unpack_block(packed: Any) -> Block:
     return Block(arrays["f1"], arrays["f2"], arrays.get("y"))
 
 
-def pack_gathered(gathered: ScanResult, active_bytes: int) -> bytes:
-    """The counts of a scan, and the size of its active rows, but not these."""
-    data: dict[str, Any] = {"active_bytes": active_bytes} | {
+def gathered_parts(gathered: ScanResult) -> tuple[dict[str, Any], dict[str, Array]]:
+    """The counts of a scan as plain data and arrays; not its active rows."""
+    data: dict[str, Any] = {
         name: getattr(gathered, name) for name in ("rows", "unlabelled", "unused", "bad", "off_sum")
     }
     data["problems"] = gathered.problems.to_json()
@@ -76,17 +90,16 @@ def pack_gathered(gathered: ScanResult, active_bytes: int) -> bytes:
     for name, part in (("fit", gathered.fit), ("holdout", gathered.holdout)):
         data[name] = _counts(part.totals)
         arrays |= part.totals.to_arrays(f"{name}.")
-    return pack(data, arrays)
+    return data, arrays
 
 
-def unpack_gathered(packed: Any) -> tuple[ScanResult, int]:
-    data, arrays = unpack(packed)
-    active_bytes = int(data.pop("active_bytes"))
+def gathered_of(data: Mapping[str, Any], arrays: Mapping[str, Array]) -> ScanResult:
+    given = dict(data)
     fit, holdout = (
-        SplitResult(_totals(data.pop(name), arrays, f"{name}.")) for name in ("fit", "holdout")
+        SplitResult(_totals(given.pop(name), arrays, f"{name}.")) for name in ("fit", "holdout")
     )
-    problems = BadRows.from_json(data.pop("problems"))
-    return ScanResult(fit, holdout, problems=problems, **data), active_bytes
+    problems = BadRows.from_json(given.pop("problems"))
+    return ScanResult(fit, holdout, problems=problems, **given)
 
 
 def pack_changes(changes: Sequence[Totals]) -> bytes:

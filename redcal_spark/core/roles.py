@@ -27,6 +27,14 @@ class Roles:
     layout: Layout | None = None
     split: Split | None = None
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What is looked at to tell."""
+        if self.layout is None:
+            return ()
+        split = () if self.split is None else (self.split.column,)
+        return (self.layout.columns.label, *split)
+
     def column(self, batch: pa.RecordBatch, valid: Mask) -> pa.Array:
         """The role of every row. valid: those whose scores and id can be read."""
         if self.layout is None:

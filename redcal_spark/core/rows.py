@@ -57,6 +57,20 @@ class Rows:
         return Rows(self.current(rows), self.rules, classified, own=True)
 
     @classmethod
+    def of_model(cls, block: Block, rules: Rules, model: int, *, own: bool) -> Rows:
+        """Rows on which one model is patched and asked for; of the other nothing is known.
+
+        own: nothing will be patched, or the block is ours.
+        """
+        scores = block.f1 if model == 1 else block.f2
+        actions = respond(scores.astype(np.float64), rules.losses)
+        nowhere = np.empty((0, block.rows), rules.losses.event_type)
+        rows = cls(block, rules, ([actions, actions], nowhere), own=True)
+        if not own:
+            rows.f[model - 1] = scores.copy()
+        return rows
+
+    @classmethod
     def gathered(cls, places: Sequence[tuple[Rows, Index]], buffers: Buffers) -> Rows:
         """Copies of rows of several parts, in the buffers."""
         parts, index = zip(*places, strict=True)
@@ -189,6 +203,15 @@ class Replayed:
     touched: list[npt.NDArray[np.bool_]]
     before: list[Actions]
     after: list[Actions]
+
+    def take(self, rows: Index) -> Replayed:
+        """Some of the rows."""
+        return Replayed(
+            [f.take(rows, axis=0) for f in self.f],
+            [touched.take(rows) for touched in self.touched],
+            [actions.take(rows, axis=1) for actions in self.before],
+            [actions.take(rows, axis=1) for actions in self.after],
+        )
 
 
 def replay(block: Block, rules: Rules, log: Sequence[Patch]) -> Replayed:

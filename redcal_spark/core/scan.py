@@ -86,6 +86,11 @@ class Scanner:
     split: Split | None = None
     audit: bool = False
 
+    @property
+    def by_event(self) -> bool:
+        """Whether the rows that are kept are those in some event."""
+        return not self.everywhere and self.rules.gap is None
+
     def __call__(self, item: tuple[int | None, pa.RecordBatch]) -> ScanResult:
         start, batch = item
         result = ScanResult.nothing(self.rules, self.layout.n_classes)

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from redcal_spark.core.arrow import empty_batch
 from redcal_spark.core.cells import Hashes, mix
+from redcal_spark.core.columns import is_text
 from redcal_spark.core.fixed_point import Mask, exact
 from redcal_spark.errors import InputError, UsageError
 
@@ -87,9 +88,7 @@ def hash_column(column: pa.Array, name: str, salt: str) -> Hashes:
     if pa.types.is_integer(column.type):
         whole = column.cast(pa.int64(), safe=False).fill_null(0)
         return mix(whole.to_numpy(zero_copy_only=False).view(np.uint64) ^ seed)
-    if pa.types.is_null(column.type) or pa.types.is_string_view(column.type):
-        column = column.cast(pa.large_string())
-    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+    if not (pa.types.is_null(column.type) or is_text(column.type)):
         raise InputError(
             f"id column {name!r} has type {column.type}; a split by hash needs integers or text: "
             "cast it to text"

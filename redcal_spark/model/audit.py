@@ -179,16 +179,21 @@ def _loss(metrics: Metrics, place: int) -> dict[str, Any]:
 # --- calibration --------------------------------------------------------------------------------
 
 
+def _taken(metrics: Metrics, place: int, model: int) -> list[dict[str, Any]]:
+    """Per action of a loss, the rows on which it is the model's."""
+    rows = metrics.totals.pairs[place].sum(axis=2 - model).tolist()
+    return [
+        {"model": model, "action": action, "rows": count, "mass": count / metrics.rows}
+        for action, count in enumerate(rows)
+    ]
+
+
 def _calibration(metrics: Metrics, place: int) -> Iterator[dict[str, Any]]:
     for model in (1, 2):
-        rows = metrics.totals.pairs[place].sum(axis=2 - model).tolist()
-        for action, square in enumerate(metrics.squared_calibration_gaps(place, model)):
-            gap, margin = root(square), calibration_margin(rows[action], metrics.rows)
-            yield {
-                "model": model,
-                "action": action,
-                "rows": rows[action],
-                "mass": rows[action] / metrics.rows,
+        squares = metrics.squared_calibration_gaps(place, model)
+        for taken, square in zip(_taken(metrics, place, model), squares, strict=True):
+            gap, margin = root(square), calibration_margin(taken["rows"], metrics.rows)
+            yield taken | {
                 "gap": gap,
                 "low": max(0.0, gap - margin),
                 "high": gap + margin,
@@ -213,19 +218,11 @@ def calibration_margin(rows: int, n: int, level: float = LEVEL) -> float:
 def _by_action(metrics: Metrics, place: int) -> Iterator[dict[str, Any]]:
     cells, (costs, unit) = metrics.losses.cells(place), metrics.losses[place].whole_costs
     for model in (1, 2):
-        rows = metrics.totals.pairs[place].sum(axis=2 - model).tolist()
         labels = metrics.totals.labels[model - 1][cells].tolist()
-        for action, (line, sums) in enumerate(zip(costs, labels, strict=True)):
+        for taken, line, sums in zip(_taken(metrics, place, model), costs, labels, strict=True):
             total = sum(c * y for c, y in zip(line, sums, strict=True))
             cost = Fraction(total, unit * metrics.rows << BITS)
-            yield {
-                "model": model,
-                "action": action,
-                "rows": rows[action],
-                "mass": rows[action] / metrics.rows,
-                "cost": float(cost),
-                "cost_exact": str(cost),
-            }
+            yield taken | {"cost": float(cost), "cost_exact": str(cost)}
 
 
 # --- pairs of actions -----------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from redcal_spark.core.scan import each_alone
 from redcal_spark.errors import FitWarning, UsageError, warn
 from redcal_spark.model.fit import fit_scanned
 from redcal_spark.model.pair import ReconciledPair, is_spark
-from redcal_spark.settings import DRIVER_BUDGET, called_from_python
+from redcal_spark.settings import DriverBudget, called_from_python
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,8 @@ class Reconciler:
         threads: threads of the local engine; None: all cores.
         engine: "auto" computes where the data is: Spark DataFrames on Spark, all else in memory.
         scratch: a path or catalog schema that every Spark worker sees.
-        driver_budget: bytes of active rows up to which Spark's driver takes over; 0: never.
+        driver_budget: bytes of active rows that Spark's driver takes over; auto: a quarter of its
+            free memory; 0: none.
 
     ```python
     pair = Reconciler(losses={"t": [[0, 5], [1, 0]]}, alpha=0.01, eta=0.05).fit(p1, p2, y)
@@ -80,7 +81,7 @@ class Reconciler:
         threads: int | None = None,
         engine: Literal["auto", "local", "spark"] = "auto",
         scratch: str | None = None,
-        driver_budget: int = DRIVER_BUDGET,
+        driver_budget: DriverBudget = "auto",
     ):
         parameters = Parameters(
             algorithm=algorithm,  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from functools import partial
 
 from redcal_spark.core.number_text import Value, change_text, digits_for
 from redcal_spark.report.data import WHENS, Report
-from redcal_spark.report.markup import Html, name
+from redcal_spark.report.markup import Html
 from redcal_spark.report.numbers import decimal, share, typeset
 
 WORSE = Fraction(1, 200)  # a rise that is reported
@@ -94,18 +94,3 @@ def largest_gap(report: Report, split: str) -> Change:
 def largest_class(report: Report, split: str) -> Change:
     """For Reconcile: the share of rows whose scores are apart, in the worst class."""
     return _change(lambda when: report.largest_class(split, when), share, split, "largest_class")
-
-
-@dataclass(frozen=True)
-class LossChanges:
-    """What became of one loss."""
-
-    title: str
-    name: Html
-    apart: Change
-    costs: list[Change]
-
-
-def loss_changes(report: Report, split: str, loss: int) -> LossChanges:
-    title = report.losses[loss].name
-    return LossChanges(title, name(title), apart(report, split, loss), costs(report, split, loss))

@@ -6,8 +6,9 @@ percentages. Colours come from the page's style, so that they follow light, dark
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from redcal_spark.report.markup import Html, joined, tag
 from redcal_spark.report.numbers import tick_texts, ticks
@@ -167,18 +168,20 @@ def _chart(label: str, height: int, *parts: Html) -> Html:
     )
 
 
-@dataclass(frozen=True)
-class Gap:
-    """A value with its interval, if it has one."""
+def gap_row(
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+    style: str,
+    label: str,
+    top: float,
+    *,
+    fresh: bool,
+    limit: float | None,
+) -> Html:
+    """A gap before and after on one line, from 0 to `top`, with intervals; limit: where a bound is.
 
-    value: float
-    low: float | None
-    high: float | None
-    style: str
-
-
-def interval_row(gaps: Sequence[Gap], label: str, top: float, limit: float | None = None) -> Html:
-    """Values and intervals on one line, from 0 to `top`; limit: where a bound is."""
+    fresh: what is after has an interval, too.
+    """
 
     def x(v: float) -> str:
         return _percent(100 * min(v, top) / top if top else 0.0)
@@ -186,13 +189,14 @@ def interval_row(gaps: Sequence[Gap], label: str, top: float, limit: float | Non
     parts = [tag("line", x1="0", x2="100%", y1="50%", y2="50%", class_="grid")]
     if limit is not None and limit <= top:
         parts.append(tag("line", x1=x(limit), x2=x(limit), y1="0", y2="100%", class_="limit"))
-    offsets = (33, 67) if len(gaps) > 1 else (50,)
-    for gap, at in zip(gaps, offsets, strict=True):
-        y = _percent(at)
-        if gap.low is not None and gap.high is not None:
-            ends = {"x1": x(gap.low), "x2": x(gap.high)}
-            parts.append(tag("line", **ends, y1=y, y2=y, class_=f"whisker {gap.style}"))
-        parts.append(tag("circle", cx=x(gap.value), cy=y, r=4, class_=f"dot {gap.style}"))
+    for cell, y, own, ends in (
+        (before, "33%", f"{style} before", True),
+        (after, "67%", style, fresh),
+    ):
+        if ends:
+            low, high = x(cell["low"]), x(cell["high"])
+            parts.append(tag("line", x1=low, x2=high, y1=y, y2=y, class_=f"whisker {own}"))
+        parts.append(tag("circle", cx=x(cell["gap"]), cy=y, r=4, class_=f"dot {own}"))
     return tag("svg", *parts, role="img", aria_label=label, class_="gap", width="100%", height=26)
 
 

@@ -169,11 +169,6 @@ class Report:
                 points.setdefault((line["split"], loss, line["model"]), []).append(line)
         return points
 
-    def brier_points(self, split: str, model: int) -> list[dict[str, Any]]:
-        """The Brier scores are the same whatever the loss."""
-        first = self.shown_losses[0] if self.shown_losses else None
-        return self.points.get((split, first, model), [])
-
     # --- what there was to fix ------------------------------------------------------------------
 
     @cached_property

@@ -2,17 +2,47 @@
 
 from __future__ import annotations
 
+import json
+from fractions import Fraction
+from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from redcal_spark.certificate import exact_numbers
 from redcal_spark.core.number_text import plural
 from redcal_spark.errors import UsageError
+from redcal_spark.model.model_file import SCHEMA_VERSION
 from redcal_spark.report import actions, provenance, steps
 from redcal_spark.report.data import SPLITS, STYLES, Report
 from redcal_spark.report.markup import name
+from redcal_spark.report.numbers import decimal, share, shown, typeset, whole
 from redcal_spark.report.summary import summary
+from redcal_spark.runs.ledger import RUNS_SCHEMA_VERSION
+
+if TYPE_CHECKING:
+    from jinja2 import BytecodeCache
 
 TEMPLATES = files(__package__) / "templates"
+SHOWS: dict[str, Any] = {  # what templates call, besides the run's `report`
+    "name": name,
+    "shown": shown,
+    "whole": whole,
+    "share": share,
+    "decimal": decimal,
+    "typeset": typeset,
+    "fraction": Fraction,
+    "fromjson": json.loads,
+    "number": provenance.number,
+    "exact": exact_numbers.shown,
+    "cell_share": actions.cell_share,
+    "largest_phi": steps.largest_phi,
+    "gap_chart": actions.gap_chart,
+    "split_names": SPLITS,
+    "styles": STYLES,
+    "titles": provenance.TITLES,
+    "relations": provenance.RELATIONS,
+    "schema_versions": f"runs {RUNS_SCHEMA_VERSION}, model {SCHEMA_VERSION}",
+}
 
 
 def render(report: Report) -> str:
@@ -31,45 +61,63 @@ def render(report: Report) -> str:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        bytecode_cache=_compiled(),
     )
     environment.filters["plural"] = plural
+    environment.globals.update(SHOWS, report=report)
     return environment.get_template("report.html").render(**context(report)) + "\n"
+
+
+@cache
+def _compiled() -> BytecodeCache:
+    """Templates that this process has compiled: to do so takes longer than a small run."""
+    from jinja2 import BytecodeCache
+    from jinja2.bccache import Bucket
+
+    class Kept(BytecodeCache):
+        codes: ClassVar[dict[str, Any]] = {}
+
+        def load_bytecode(self, bucket: Bucket) -> None:
+            bucket.code = self.codes.get(bucket.key)
+
+        def dump_bytecode(self, bucket: Bucket) -> None:
+            self.codes[bucket.key] = bucket.code
+
+    return Kept()
 
 
 def context(report: Report) -> dict[str, Any]:
     """Everything that the templates show."""
     split, started = report.shown_split, report.row.started_at
-    fix, unfixed = actions.to_fix(report)
+    to_fix = [
+        *(("event", event) for event in report.events_to_fix),
+        *(("gap", gap) for gap in report.gaps_to_fix),
+        *(("class", cell) for cell in report.classes_to_fix),
+    ]
     rounds, more_rounds = steps.rounds(report)
     return {
-        "report": report,
         "started": f"{started.day} {started:%B %Y, %H:%M} UTC",
         "level": f"{100 * report.audits[split]['before']['intervals']['level']:g}",
         "models": list(zip(map(name, report.models), STYLES.values(), strict=True)),
         "split": SPLITS[split],
         "splits": [SPLITS[s] for s in report.splits],
         "summary": summary(report),
-        "groups": provenance.certificate(report),
-        "besides": provenance.besides(report),
-        "to_fix": fix,
-        "unfixed": unfixed,
+        "groups": list(provenance.certificate(report)),
+        "besides": list(provenance.besides(report)),
+        "to_fix": to_fix[: actions.EVENTS],
+        "unfixed": len(to_fix[actions.EVENTS :]),
         "losses": [_loss(report, loss, split) for loss in report.shown_losses],
         "left_out_losses": len(report.losses) - len(report.shown_losses),
         "figures": _figures(report),
         "timeline": steps.patch_timeline(report),
         "rounds": rounds,
         "more_rounds": more_rounds,
-        "parameters": list(provenance.parameters(report)),
-        "rows": list(provenance.rows(report)),
         "inputs": list(provenance.inputs(report)),
-        "outputs": list(provenance.outputs(report)),
-        "identity": list(provenance.identity(report)),
         "configuration": provenance.configuration(report),
     }
 
 
 def _loss(report: Report, loss: int, split: str) -> dict[str, Any]:
-    gaps, more_actions = actions.gaps(report, loss, split)
     others = [s for s in report.splits if s != split]
     return {
         "name": name(report.losses[loss].name),
@@ -78,13 +126,14 @@ def _loss(report: Report, loss: int, split: str) -> dict[str, Any]:
         "before": actions.heat_maps(report, loss, "fit", ("before",))[0],
         "maps": actions.heat_maps(report, loss, split),
         "other_maps": [m for s in others for m in actions.heat_maps(report, loss, s)],
-        "gaps": gaps,
-        "more_actions": more_actions,
+        "actions": report.actions[loss],
+        "of": (split, report.losses[loss].name),
+        "gaps": actions.gaps(report, loss, split),
         "costs": actions.cost_charts(report, loss, split),
     }
 
 
-def _figures(report: Report) -> list[steps.Figures]:
+def _figures(report: Report) -> list[dict[str, Any]]:
     if not report.points:
         return []
     figures = [steps.brier(report)]

@@ -3,143 +3,125 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from fractions import Fraction
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from redcal_spark.core.number_text import decimal_text, digits_for, plural, share_text
 from redcal_spark.core.patches import Patch
 from redcal_spark.report.charts import Bar, Line, Point, line_chart, timeline
 from redcal_spark.report.data import SPLITS, STYLES, Report
-from redcal_spark.report.markup import Html, joined, name, tag
-from redcal_spark.report.numbers import decimal, share, shown, typeset, whole
+from redcal_spark.report.markup import Html, joined, name
+from redcal_spark.report.numbers import decimal, share, typeset, whole
 
 NUMBERS = 16  # points of a chart in the table behind it
 ROUNDS = 12  # in the table of rounds
 
-Key = tuple[Any, ...]  # of a line: its split, and its model if it has one
+Key = tuple[str, int]  # of a line: its split and its model
 Points = Sequence[Point]
 
 
-@dataclass(frozen=True)
-class Figure:
-    title: Html
-    chart: Html
-
-
-@dataclass(frozen=True)
-class Figures:
-    """Charts beside each other, and the numbers behind them."""
-
-    title: Html
-    figures: Sequence[Figure]
-    headings: Sequence[Html]
-    numbers: Sequence[Sequence[Html]]
-    left_out: int
-    by_model: bool  # else the lines are the splits
-
-
-def brier(report: Report) -> Figures:
+def brier(report: Report) -> dict[str, Any]:
     """Brier score per step: both splits, both models."""
-    lines = {
-        (split, model): [
-            (p["step"], p["brier"] / 2 if report.binary else p["brier"])
-            for p in report.brier_points(split, model)
-        ]
-        for split in report.splits
-        for model in (1, 2)
-    }
+    first = report.shown_losses[0] if report.shown_losses else None  # the same whatever the loss
+    lines = _lines(report, first, lambda p: p["brier"] / 2 if report.binary else p["brier"])
     title = f"Brier score ({report.brier_words})"
-    return _by_model(report, Html(title), title, "brier", lines, 4)
+    return _figures(report, Html(title), title, "brier", lines, 4)
 
 
-def loss_gap(report: Report, loss: int) -> Figures:
+def loss_gap(report: Report, loss: int) -> dict[str, Any]:
     """What the decisions cost above those that know the outcome, per step."""
-    title = report.losses[loss].name
-    lines = {
-        (split, model): [
-            (p["step"], p["loss_gap"]) for p in report.points.get((split, loss, model), [])
-        ]
-        for split in report.splits
-        for model in (1, 2)
-    }
+    name = report.losses[loss].name
+    lines = _lines(report, loss, itemgetter("loss_gap"))
     digits = digits_for(v for points in lines.values() for _, v in points)
-    several = joined(" for ", name(title)) if len(report.losses) > 1 else Html("")
-    heading = joined("Decision loss gap", several)
-    return _by_model(
-        report, heading, f"Decision loss gap of {title}", f"{title}/loss_gap", lines, digits
-    )
+    heading, words = _heading(report, "Decision loss gap", name), f"Decision loss gap of {name}"
+    return _figures(report, heading, words, f"{name}/loss_gap", lines, digits)
 
 
-def disagreement(report: Report, loss: int) -> Figures:
+def disagreement(report: Report, loss: int) -> dict[str, Any]:
     """The share of rows with different decisions, per step, on both splits."""
-    title = report.losses[loss].name
-    lines = {
-        (split,): [
-            (p["step"], p["disagreement_rows"] / p["rows"])
-            for p in report.points.get((split, loss, 1), [])
-        ]
-        for split in report.splits
-    }
-    several = joined(" for ", name(title)) if len(report.losses) > 1 else Html("")
-    heading = joined("Rows with different decisions", several)
-    words = f"Rows with different decisions, {title}"
-    return _by_split(heading, words, f"{title}/disagreement", lines)
+    name, title = report.losses[loss].name, "Rows with different decisions"
+    lines = _lines(report, loss, lambda p: p["disagreement_rows"] / p["rows"], models=(1,))
+    heading = _heading(report, title, name)
+    return _figures(report, heading, f"{title}, {name}", f"{name}/disagreement", lines)
 
 
-def apart(report: Report) -> Figures:
+def apart(report: Report) -> dict[str, Any]:
     """For Reconcile: the largest share of rows beyond alpha in one class, per step."""
-    lines = {
-        (split,): [(p["step"], p["largest_event"]) for p in report.brier_points(split, 1)]
-        for split in report.splits
-    }
+    lines = _lines(report, None, itemgetter("largest_event"), models=(1,))
     words = "Rows whose scores are apart, in the worst class"
-    return _by_split(Html("Scores apart, worst class"), words, "apart", lines)
+    return _figures(report, Html("Scores apart, worst class"), words, "apart", lines)
 
 
-def _by_split(title: Html, words: str, of: str, lines: Mapping[Key, Points]) -> Figures:
-    """One chart, a line per split."""
-    drawn = [Line(f"{SPLITS[split]} rows", split, points) for (split,), points in lines.items()]
-
-    def text(value: float) -> str:
-        return typeset(share_text(value))
-
-    label, bounds = _words(words, drawn, text), _bounds(lines.values(), zero=True)
-    chart = line_chart(drawn, label, text, bounds=bounds, percent=True)
-    table, left_out = _numbers(lines, lambda value, *place: share(value, place[0], of, *place[1:]))
-    headings = [Html("patches"), *(Html(SPLITS[split]) for (split,) in lines)]
-    return Figures(title, [Figure(Html(""), chart)], headings, table, left_out, by_model=False)
+def _heading(report: Report, title: str, loss: str) -> Html:
+    return joined(title, " for ", name(loss)) if len(report.losses) > 1 else Html(title)
 
 
-def _by_model(
+def _lines(
+    report: Report,
+    loss: int | None,
+    value: Callable[[dict[str, Any]], float],
+    models: Sequence[int] = (1, 2),
+) -> dict[Key, Points]:
+    return {
+        (split, model): [(p["step"], value(p)) for p in report.points.get((split, loss, model), [])]
+        for split in report.splits
+        for model in models
+    }
+
+
+def _figures(
     report: Report,
     title: Html,
     words: str,
     of: str,
     lines: Mapping[Key, Points],
-    digits: int,
-) -> Figures:
-    bounds = _bounds(lines.values())
+    digits: int | None = None,
+) -> dict[str, Any]:
+    """Charts beside each other, and the numbers behind them.
+
+    digits: of the numbers of both models, a chart per split. Without, they are shares of rows,
+    whichever model: one chart, a line per split.
+    """
+    by_model, bounds = digits is not None, _bounds(lines.values(), zero=digits is None)
 
     def text(value: float) -> str:
-        return typeset(decimal_text(value, digits))
+        return typeset(share_text(value) if digits is None else decimal_text(value, digits))
 
-    figures = []
-    for split in report.splits:
-        drawn = [
-            Line(report.models[model - 1], STYLES[model], lines[split, model]) for model in (1, 2)
+    def cell(value: float, split: str, model: int, step: int) -> Html:
+        if digits is None:
+            return share(value, split, of, "step", step)
+        return decimal(value, digits, split, of, model, "step", step)
+
+    def chart(words: str, drawn: list[Line]) -> Html:
+        label = _words(words, drawn, text)
+        return line_chart(drawn, label, text, bounds=bounds, percent=not by_model)
+
+    if by_model:
+        figures = [
+            (
+                f"{SPLITS[split].capitalize()} rows",
+                chart(
+                    f"{words} on the {SPLITS[split]} rows",
+                    [Line(report.models[m - 1], STYLES[m], lines[split, m]) for m in (1, 2)],
+                ),
+            )
+            for split in report.splits
         ]
-        label = _words(f"{words} on the {SPLITS[split]} rows", drawn, text)
-        heading = Html(f"{SPLITS[split].capitalize()} rows")
-        figures.append(Figure(heading, line_chart(drawn, label, text, bounds=bounds)))
-    table, left_out = _numbers(
-        lines, lambda value, *place: decimal(value, digits, place[0], of, *place[1:])
-    )
-    headings = [
-        Html("patches"),
-        *(joined(f"{SPLITS[split]}, ", name(report.models[m - 1])) for split, m in lines),
-    ]
-    return Figures(title, figures, headings, table, left_out, by_model=True)
+        headings = [joined(f"{SPLITS[s]}, ", name(report.models[m - 1])) for s, m in lines]
+    else:
+        drawn = [Line(f"{SPLITS[s]} rows", s, points) for (s, _), points in lines.items()]
+        figures = [("", chart(words, drawn))]
+        headings = [Html(SPLITS[s]) for s, _ in lines]
+    numbers, left_out = _numbers(lines, cell)
+    return {
+        "title": title,
+        "figures": figures,
+        "headings": ["patches", *headings],
+        "numbers": numbers,
+        "left_out": left_out,
+        "by_model": by_model,
+    }
 
 
 def _numbers(
@@ -147,7 +129,7 @@ def _numbers(
 ) -> tuple[list[list[Html]], int]:
     """The points of all lines as a table, first and last and evenly between; how many are not.
 
-    cell: a number as it is shown, from its value, the line's key, "step" and the step.
+    cell: a number as it is shown, from its value, the line's key and the step.
     """
     steps = sorted({step for points in lines.values() for step, _ in points})
     values = {key: dict(points) for key, points in lines.items()}
@@ -157,7 +139,7 @@ def _numbers(
         [
             whole(step),
             *(
-                cell(known[step], *key, "step", step) if step in known else Html("")
+                cell(known[step], *key, step) if step in known else Html("")
                 for key, known in values.items()
             ),
         ]
@@ -207,60 +189,20 @@ def patch_timeline(report: Report) -> Html | None:
     return timeline(bars, label, report.rows("fit"))
 
 
-@dataclass(frozen=True)
-class Round:
-    """A round, or a calibration everywhere, as a line of a table."""
+def rounds(report: Report) -> tuple[list[list[Patch]], int]:
+    """The rounds with the most rows, in their order, and how many are left out.
 
-    number: str
-    where: Html
-    model: Html
-    style: str
-    rows: Html
-    patches: Html
-    largest: Html
+    A calibration everywhere counts as a round of its model.
+    """
 
+    def key(patch: Patch) -> tuple[int | None, int | None]:
+        return patch.round, patch.model if patch.round is None else None
 
-def rounds(report: Report) -> tuple[list[Round], int]:
-    """The rounds with the most rows, in their order, and how many are left out."""
-    groups: list[list[Patch]] = []
-    for patch in report.log:
-        last = groups[-1][-1] if groups else None
-        same = last is not None and (
-            last.round == patch.round and (patch.round is not None or last.model == patch.model)
-        )
-        if same:
-            groups[-1].append(patch)
-        else:
-            groups.append([patch])
+    groups = [list(group) for _, group in groupby(report.log, key)]
     order = sorted(range(len(groups)), key=lambda i: (-groups[i][0].rows, i))
     kept = sorted(order[:ROUNDS])
-    return [_round(report, groups[i]) for i in kept], len(groups) - len(kept)
+    return [groups[i] for i in kept], len(groups) - len(kept)
 
 
-def _round(report: Report, group: Sequence[Patch]) -> Round:
-    first = group[0]
-    key = ("round", "all" if first.round is None else first.round, first.model)
-    rows = whole(first.rows, *key, "rows")
-    if first.round is None:
-        where: Html = Html("everywhere")
-        rows = whole(max(patch.rows for patch in group), *key, "rows")
-    elif first.coordinate is not None:
-        where = joined(name(report.where(first)[0]), f": 1 {first.direction} 2")
-    else:
-        one, two = report.where(first)
-        several = joined(name(str(first.loss)), ": ") if len(report.losses) > 1 else Html("")
-        where = joined(
-            *(several, tag("span", name(one), class_="one"), " / "),
-            tag("span", name(two), class_="two"),
-        )
-    largest = max((x for patch in group for x in patch.phi), key=abs)
-    moved = Fraction(largest, 1 << 26)
-    return Round(
-        "–" if first.round is None else f"{first.round:,}",
-        where,
-        name(report.models[first.model - 1]),
-        STYLES[first.model],
-        rows,
-        whole(len(group), *key, "patches"),
-        shown(f"{float(moved):+.4f}", moved, *key, "largest"),
-    )
+def largest_phi(patches: Sequence[Patch]) -> int:
+    return max((x for patch in patches for x in patch.phi), key=abs)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from redcal_spark.backends.inputs import open_input, pinned
 from redcal_spark.backends.store import Table
 from redcal_spark.config.input import Input
-from redcal_spark.core.columns import plan
+from redcal_spark.core.columns import is_text, plan
 from redcal_spark.errors import InputError, JoinWarning, UsageError
 from redcal_spark.model.explanation import Explanation
 from redcal_spark.model.pair import ReconciledPair
@@ -123,8 +123,7 @@ def _value(kind: pa.DataType, id: str, text: str) -> pa.Scalar:
     """What the text means in the column of ids."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
-    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        kind = pa.string()
+    kind = pa.string() if is_text(kind) else kind
     try:
         return pa.scalar(text, pa.string()).cast(kind)
     except pa.ArrowException as err:

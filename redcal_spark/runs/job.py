@@ -10,6 +10,8 @@ from datetime import timedelta
 from functools import cached_property
 from typing import Any
 
+import pyarrow as pa
+
 from redcal_spark.backends.backend import Backend, Scan, check_rows
 from redcal_spark.backends.inputs import columns_read, open_input, pinned, split_of
 from redcal_spark.backends.store import Table
@@ -103,8 +105,11 @@ class Job:
         tree = self.config.model_dump(mode="json")
         output = tree["output"] | self.tables._asdict()
         del output["report"]  # the rows are the same, whoever reads of them
-        if not output["normalise"]:  # as before there was such a key
-            del output["normalise"]
+        del output["writer"]  # nor whoever writes them
+        # as before there were such keys
+        for key, usual in (("normalise", False), ("columns", None), ("rows", "all")):
+            if output[key] == usual:
+                del output[key]
         if exact(self.config.reconcile.delta) == DELTA:  # as it was before there was a choice
             del tree["reconcile"]["delta"]
         return config_digest(tree | {"output": output})
@@ -124,6 +129,7 @@ class Job:
             if first is None:
                 raise InputError(f"{table.name} has no rows")
             known = problem.n_classes
+            self.work.check_reading(table, present)
             return plan(table.schema, problem.columns, table.name, known, first, labels)
 
     def check(self, *, ids: bool = False, rows: bool = True, labels: bool = True) -> Layout:
@@ -154,7 +160,9 @@ class Job:
             if (problem := self.store.check_target(name, f"output.{key}")) is not None
         ]
         if rows:
-            unfit = self.store.check_schema(self.input.schema)
+            schema, carried = self.input.schema, self.config.output.columns
+            kept = [field for field in schema if carried is None or field.name in carried]
+            unfit = self.store.check_schema(pa.schema(kept))
             problems += [f"{self.input.name}: {problem}" for problem in unfit]
         if problems:
             raise UsageError("\n".join(problems))

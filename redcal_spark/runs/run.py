@@ -190,15 +190,24 @@ class Run:
     def apply(self, pair: ReconciledPair, roles: Roles) -> Outcome:
         """Write the input's rows with a pair's scores and actions."""
         rows = self._write_rows(pair, roles)
-        self.write_metrics(pair, {"rows": rows})
+        self.write_metrics(pair, {} if rows is None else {"rows": rows})
         return Outcome(self.end(pair.status, rows=rows), pair)
 
-    def _write_rows(self, pair: ReconciledPair, roles: Roles, known: int | None = None) -> int:
-        """How many rows were written. A source that changed stops the write.
+    def _write_rows(
+        self, pair: ReconciledPair, roles: Roles, known: int | None = None
+    ) -> int | None:
+        """How many rows the target got; where it gets only some of them, how many were read.
 
-        roles: what the rows were to the fit. known: how many rows the input has.
+        A source that changed stops the write. roles: what the rows were to the fit. known: how
+        many rows the input has.
         """
-        job = self.job
+        job, read = self.job, 0
+
+        def advance(rows: int) -> None:
+            nonlocal read
+            read += rows
+            job.listener.advance(rows)
+
         with (
             self.phase("apply", job.input.count()),
             self._counters.timed("apply") as made,
@@ -208,12 +217,15 @@ class Run:
                 job.input,
                 (pair, target_of(job.config), roles),
                 self._commit(),
-                job.listener.advance,
+                advance,
                 lambda: job.check_unchanged(self.identity),
             )
-            made.rows = written if known is None else known  # a MERGE tells what it changed
+            made.rows = known or read or written  # a MERGE tells what it changed
             self._counters.rows_scanned += made.rows
-        return written
+            self._counters.rows_written += written
+        if job.config.output.rows == "all":
+            return written
+        return read or job.input.count()  # nothing is read where a resumed run had written them
 
     # --- what it took ---------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from tests.oracle import ALGORITHMS, Problem
 
 Layout = Literal["even", "shuffled", "skewed", "empty"]
 Budget = Literal["none", "small", "large"]
+Scratch = Literal["files", "rows"]
 
 ROWS = {2: 1_200, 10: 600, 100: 250}
 # (eta, beta) per problem: they leave 4 to 10 patches, so that a fit of jobs takes seconds.
@@ -55,6 +56,7 @@ class Case:
     partitions: int
     layout: Layout
     budget: Budget
+    scratch: Scratch  # who writes it on Spark: tasks, or Spark
 
     def __str__(self) -> str:
         return "-".join(str(getattr(self, field.name)) for field in fields(self))
@@ -81,18 +83,18 @@ VALUES: tuple[Sequence[Any], ...] = (
     (1, 2, 7, 64),
     ("even", "shuffled", "skewed", "empty"),
     ("none", "small", "large"),
+    ("files", "rows"),
 )
 ALL = [Case(*values) for values in product(*VALUES)]
 
 
-def cover(size: int, among: Sequence[Case] = ALL, seed: int = 5) -> list[Case]:
-    """Cases that show every pair of values at least once, if so many are allowed; else a start."""
+def cover(among: Sequence[Case] = ALL, size: int | None = None, seed: int = 7) -> list[Case]:
+    """Cases that show every pair of values at least once; or a start, of this size."""
     rng = Random(seed)
     todo = {pair for case in among for pair in pairs(case)}
     chosen: list[Case] = []
-    while len(chosen) < size:
-        drawn = rng.sample([case for case in among if case not in chosen], 200)
-        best = max(drawn, key=lambda case: len(pairs(case) & todo))
+    while todo and len(chosen) != size:
+        best = max(rng.sample(among, 200), key=lambda case: len(pairs(case) & todo))
         chosen.append(best)
         todo -= pairs(best)
     return chosen

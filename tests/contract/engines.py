@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import write_deltalake
 
 from redcal_spark import ReconciledPair
+from redcal_spark.model.fit import fit_scanned
 from tests.contract.cases import Expected, Layout, part_of, same_rows
+from tests.contract.cases import Scratch as ScratchOf
 from tests.helpers import log_of, quietly, reconciler
 from tests.oracle import Problem
 
@@ -45,10 +51,11 @@ class Local:
 
 @dataclass
 class Spark:
-    """Parts are partitions, some of them empty."""
+    """Parts are partitions, some of them empty. scratch_of: who writes scratch."""
 
     session: Any
     scratch: str
+    scratch_of: ScratchOf = "files"
 
     def rows(self, table: pa.Table, partitions: int, layout: Layout) -> Any:
         keys = self._keys(partitions)
@@ -65,13 +72,57 @@ class Spark:
 
     def fit(self, problem: Problem, rows: Any, driver_budget: int) -> ReconciledPair:
         options: dict[str, Any] = {"driver_budget": driver_budget, "scratch": self.scratch}
-        with quietly():
+        with quietly(), pytest.MonkeyPatch.context() as patch:
+            if self.scratch_of == "rows":
+                from redcal_spark.backends.spark.scratch import Scratch
+
+                patch.setattr(Scratch, "direct", False)
             pair = reconciler(problem, id="id", **options).fit(rows)
         assert os.listdir(self.scratch) == []
         return pair
 
     def apply(self, pair: ReconciledPair, rows: Any) -> pa.Table:
         table: pa.Table = pair.apply(rows).toArrow()
+        return table
+
+
+@dataclass
+class SparkFiles:
+    """Parts are files, some of them without rows, which the tasks of a scan read themselves."""
+
+    session: Any
+    scratch: str
+    folder: Path
+    delta: bool
+
+    def rows(self, table: pa.Table, partitions: int, layout: Layout) -> str:
+        part = part_of(layout, len(table), partitions)
+        name = str(self.folder / "rows")
+        for number in range(partitions):
+            rows = table.filter(pa.array(part == number))
+            if self.delta:
+                write_deltalake(name, rows, mode="append")
+            else:
+                Path(name).mkdir(exist_ok=True)
+                pq.write_table(rows, Path(name, f"{number}.parquet"), row_group_size=97)
+        return name
+
+    def fit(self, problem: Problem, rows: Any, driver_budget: int) -> ReconciledPair:
+        from redcal_spark.backends.spark.backend import SparkBackend
+
+        work = SparkBackend(self.session, self.scratch, driver_budget, read="direct")
+        asked = reconciler(problem, id="id").problem
+        scan = work.scan(work.store.open(rows), asked, None, lambda rows: None)
+        try:
+            with quietly():
+                return fit_scanned(asked, scan)
+        finally:
+            scan.close()
+            assert os.listdir(self.scratch) == []
+
+    def apply(self, pair: ReconciledPair, rows: Any) -> pa.Table:
+        reader = self.session.read.format("delta" if self.delta else "parquet")
+        table: pa.Table = pair.apply(reader.load(rows)).toArrow()
         return table
 
 

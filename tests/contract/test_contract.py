@@ -6,49 +6,70 @@ again on Spark Connect and on a cluster, which need processes of their own.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
 from tests import backends, oracle
 from tests.contract import cases
 from tests.contract.cases import Case, edge_cases, expected, of_problem, table
-from tests.contract.engines import Backend, check
+from tests.contract.engines import Backend, Local, Spark, check
 from tests.helpers import log_of
 
-CHOSEN, EDGES = cases.cover(30), list(edge_cases())
-if backends.name() != "classic":  # 64 partitions take half a minute there
-    CHOSEN = cases.cover(6, [case for case in cases.ALL if case.partitions < 64])
-    EDGES = ["half_up_and_half_down", "masses_tie_at_eta"]
+# 64 partitions take as long as all the others: one of these in every build.
+FEW = [case for case in cases.ALL if case.partitions < 64]
+MANY = Case("decision_calibration", 10, 5, 64, "shuffled", "none", "files")
+CHOSEN, EDGES = [*cases.cover(FEW), MANY], list(edge_cases())
+ON_SPARK = {"half_up_and_half_down", "masses_tie_at_eta", "masses_tie", "reconcile_tie"}
+if backends.name() == "classic":
+    LATER = [case for case in cases.ALL if case not in CHOSEN]
+else:  # a process of its own, and slower
+    some = CHOSEN[:6]
+    CHOSEN = list({case.budget: case for case in some}.values())
+    LATER = [case for case in some if case not in CHOSEN]
+    EDGES, ON_SPARK = ["half_up_and_half_down", "masses_tie_at_eta"], {"masses_tie_at_eta"}
 
 
-@pytest.mark.parametrize("case", CHOSEN, ids=str)
-def test_cover(backend: Backend, case: Case) -> None:
+def every_case() -> Iterator[Any]:
+    for case in [*CHOSEN, *LATER]:
+        yield pytest.param(case, id=str(case), marks=pytest.mark.slow if case in LATER else ())
+
+
+def every_edge() -> Iterator[Any]:
+    for name in EDGES:
+        yield pytest.param(Local, name, id=f"local-{name}")
+        marks = [pytest.mark.spark, *([] if name in ON_SPARK else [pytest.mark.slow])]
+        yield pytest.param(Spark, name, id=f"spark-{name}", marks=marks)
+
+
+@pytest.mark.parametrize("case", list(every_case()))
+def test_every_engine_agrees(backend: Backend, case: Case) -> None:
     run(backend, case)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("case", [c for c in cases.ALL if c not in CHOSEN], ids=str)
-def test_the_whole_product(backend: Backend, case: Case) -> None:
-    run(backend, case)
+def run(backend: Backend, case: Case) -> None:
+    if isinstance(backend, Spark):
+        backend.scratch_of = case.scratch
+    rows = backend.rows(table(case.problem), case.partitions, case.layout)
+    check(backend, case.problem, case.expected, rows, case.driver_budget)
 
 
-@pytest.mark.parametrize("name", EDGES)
+@pytest.mark.parametrize(("backend", "name"), list(every_edge()), indirect=["backend"])
 def test_edge_cases(backend: Backend, name: str) -> None:
     problem = edge_cases()[name]
     rows = backend.rows(table(problem), 2, "even")
     check(backend, problem, of_problem(problem), rows, 0)
 
 
-def run(backend: Backend, case: Case) -> None:
-    rows = backend.rows(table(case.problem), case.partitions, case.layout)
-    check(backend, case.problem, case.expected, rows, case.driver_budget)
-
-
 def test_the_cover_shows_every_pair_of_values() -> None:
-    wanted = {pair for case in cases.ALL for pair in cases.pairs(case)}
-    assert len(cases.ALL) == 1_152
-    assert {pair for case in cases.cover(30) for pair in cases.pairs(case)} == wanted
+    assert (len(cases.ALL), len(FEW)) == (2_304, 1_728)
+    for among, most in ((FEW, 22), (cases.ALL, 27)):
+        wanted = {pair for case in among for pair in cases.pairs(case)}
+        chosen = cases.cover(among)
+        assert {pair for case in chosen for pair in cases.pairs(case)} == wanted
+        assert len(chosen) <= most
 
 
 def test_the_problems_are_worth_fitting() -> None:

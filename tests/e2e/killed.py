@@ -85,6 +85,13 @@ def prepare_stream(moment: str) -> bool:
         "in a merge": lambda: at(MergeBatch, "merge", soon(0.7), nth=2),
         "after a merge": lambda: at(MergeBatch, "merge", nth=2, after=True),
     }
+    from redcal_spark.backends.spark import direct_write
+
+    moments |= {
+        "files of a new table": lambda: at(direct_write, "create_table_with_add_actions"),
+        "files before their commit": lambda: at(direct_write._Job, "_add"),
+        "files after their commit": lambda: at(direct_write._Job, "_add", after=True),
+    }
     if moment in moments:
         moments[moment]()
     return moment in moments

@@ -22,26 +22,17 @@ from redcal_spark.backends.local.store import DeltaRsStore
 from redcal_spark.backends.processes import start_of
 from redcal_spark.runs.claim import Claim, HeldByAnother, is_held, take
 from redcal_spark.runs.ledger import Ledger, RunRow
+from tests import forked
 from tests.e2e.work import Work, scores
+from tests.forked import Forked
 
 ROOT = Path(__file__).parents[2]
 LEASE = timedelta(seconds=60)
 TIMES = [pytest.param(i, marks=[pytest.mark.slow] if i >= 5 else []) for i in range(20)]
 
 
-def start(*arguments: str, config: str = "config.yaml") -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "redcal_spark.cli", *arguments[:1], "-c", config, *arguments[1:]],
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    out, err = process.communicate(timeout=500)  # a hang; busy machines are slow
-    return process.returncode, out, err
+def start(command: str, *arguments: str, config: str = "config.yaml") -> Forked:
+    return forked.start(command, "-c", config, *arguments)
 
 
 @pytest.fixture
@@ -63,7 +54,7 @@ def configure(work: Work, name: str = "config.yaml") -> None:
 @pytest.mark.parametrize("time", TIMES)
 def test_one_works_and_the_other_leaves_or_waits(delta: Work, time: int, wait: bool) -> None:
     options = ["run", "--json", *(["--wait"] if wait else [])]
-    told = [ended(p) for p in [start(*options), start(*options)]]
+    told = [p.ended() for p in [start(*options), start(*options)]]
     assert [code for code, *_ in told] == [0, 0], told
     found = [json.loads(out) for _, out, _ in told]
     [worked] = [x for x in found if "metrics" in x]
@@ -159,7 +150,9 @@ def test_a_stopped_process_is_taken_over_and_writes_nothing_when_it_goes_on(delt
 def test_two_runs_on_one_target_are_versions_of_it(delta: Work, time: int) -> None:
     delta.tree["reconcile"]["eta"] = 0.02
     configure(delta, "other.yaml")
-    told = [ended(p) for p in [start("run", "--json"), start("run", "--json", config="other.yaml")]]
+    told = [
+        p.ended() for p in [start("run", "--json"), start("run", "--json", config="other.yaml")]
+    ]
     assert [code for code, *_ in told] == [0, 0], told
     found = [json.loads(out) for _, out, _ in told]
     versions = [x["outputs"]["out/rows"] for x in found]

@@ -275,7 +275,9 @@ def test_the_numbers_are_those_of_the_run(work: Work) -> None:
         assert counted[name] == row[name]
     assert counted["rows_scanned"] == 1200
     assert counted["jobs"] == counted["scratch_bytes"] == counted["checks_violated"] == 0
-    counters = {k: counted[k] for k in ("jobs", "rows_scanned", "scratch_bytes", "passes")}
+    names = ("jobs", "rows_scanned", "rows_written", "scratch_bytes", "passes")
+    counters = {k: counted[k] for k in names}
+    assert counted["rows_written"] == 600
     assert json.loads(row["counters"]) == counters
     assert all(r["value"] == r["counted"] for r in table if r["kind"] == "count")
 

@@ -18,7 +18,7 @@ from redcal_spark.backends.target import target_of
 from redcal_spark.config.load import load_config
 from redcal_spark.core.roles import UNKNOWN
 from redcal_spark.runs.job import Job
-from tests.e2e.test_claims import ended, start
+from tests.e2e.test_claims import start
 from tests.e2e.work import Work, scores, write
 
 
@@ -313,11 +313,11 @@ def test_a_run_that_another_one_overtakes_writes_its_rows_after_it(
     extended = LocalBackend._extended
     meanwhile: list[Any] = []
 
-    def overtaken(self: LocalBackend, *given: Any) -> Iterator[pa.RecordBatch]:
-        yield from extended(self, *given)
+    def overtaken(self: LocalBackend, *given: Any, **how: Any) -> Iterator[pa.RecordBatch]:
+        yield from extended(self, *given, **how)
         if not meanwhile:
             other = start("run", "--json", "--set", "reconcile.eta=0.2", config="other.yaml")
-            meanwhile.append(ended(other))
+            meanwhile.append(other.ended())
 
     monkeypatch.setattr(LocalBackend, "_extended", overtaken)
     mine = work.ran("run", "--set", "reconcile.eta=0.02")

@@ -97,26 +97,40 @@ def assert_sound(page: Page, width: int) -> None:
     assert page.evaluate(OVERLAPS) == []
 
 
-@pytest.mark.parametrize("case", [usual, nasty, many_actions, no_losses])
+LOOKS = [(width, dark) for width in (PHONE, DESKTOP) for dark in (False, True)]
+
+
+@pytest.mark.parametrize(
+    ("case", "looks"),
+    [
+        (usual, LOOKS),
+        (nasty, [(PHONE, False)]),
+        (many_actions, [(PHONE, True)]),
+        (no_losses, [(DESKTOP, True)]),
+        *(
+            pytest.param(case, LOOKS, marks=pytest.mark.slow)
+            for case in (nasty, many_actions, no_losses)
+        ),
+    ],
+)
 def test_on_phone_and_desktop_light_and_dark(
-    browser: Browser, work: Work, tmp_path: Path, case: object
+    browser: Browser, work: Work, tmp_path: Path, case: object, looks: list[tuple[int, bool]]
 ) -> None:
     assert callable(case)
     case(work)
-    for width in (PHONE, DESKTOP):
-        for dark in (False, True):
-            page = browser.page(REPORT, width, dark=dark)
-            assert_sound(page, width)
-            page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
-            assert_sound(page, width)
-            assert page.evaluate(PALE) == []
-            ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
-            red = int(ground.removeprefix("rgb(").split(",")[0])
-            assert red < 40 if dark else red > 230
-            picture = tmp_path / f"{width}_{'dark' if dark else 'light'}.png"
-            page.screenshot(picture)
-            assert picture.stat().st_size > 50_000
-            page.close()
+    for width, dark in looks:
+        page = browser.page(REPORT, width, dark=dark)
+        assert_sound(page, width)
+        page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+        assert_sound(page, width)
+        assert page.evaluate(PALE) == []
+        ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        red = int(ground.removeprefix("rgb(").split(",")[0])
+        assert red < 40 if dark else red > 230
+        picture = tmp_path / f"{width}_{'dark' if dark else 'light'}.png"
+        page.screenshot(picture)
+        assert picture.stat().st_size > 50_000
+        page.close()
 
 
 def test_printed(browser: Browser, work: Work, tmp_path: Path) -> None:

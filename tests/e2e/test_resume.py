@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +15,10 @@ from deltalake import DeltaTable, write_deltalake
 
 from redcal_spark.runs import patch_writer
 from redcal_spark.runs.patch_writer import Progress
+from tests import forked
+from tests.e2e.killed import run
 from tests.e2e.work import Work, scores
 
-ROOT = Path(__file__).parents[2]
 MOMENTS = (
     "claim",
     "scan",
@@ -37,19 +36,22 @@ MOMENTS = (
     "write of the metrics",
     "before the ledger's last write",
 )
+# A moment of each kind: a claim, a pass, a patch, inside a write and after it.
+QUICK = {
+    "claim",
+    "after the scan",
+    "inside a calibration",
+    "write of the patches",
+    "write of the rows",
+    "after the rows, before the metrics",
+    "before the ledger's last write",
+}
 
 
 def killed(moment: str, *arguments: str) -> None:
     """Run `redcal` in a process of its own and see it die."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.e2e.killed", moment, *arguments],
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        start_new_session=True,
-        timeout=500,  # a hang; busy machines are slow
-    )
-    assert done.returncode == -signal.SIGKILL, f"{moment}: {done.stdout}\n{done.stderr}"
+    code, out, err = forked.call(run, moment, *arguments).ended()
+    assert code == -signal.SIGKILL, f"{moment}: {out}\n{err}"
 
 
 def outcome(folder: str = ".") -> dict[str, Any]:
@@ -104,7 +106,9 @@ def undisturbed(
     return known[algorithm]
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize(
+    "moment", [pytest.param(m, marks=() if m in QUICK else pytest.mark.slow) for m in MOMENTS]
+)
 @pytest.mark.parametrize(
     "algorithm", ["redcal", pytest.param("dc_then_redcal", marks=pytest.mark.slow)]
 )
@@ -136,8 +140,17 @@ def test_killed_and_run_again(
     assert delta.ran()["unchanged"]
 
 
-@pytest.mark.parametrize("moment", ["before the rows", "write of the rows", "after the rows"])
-@pytest.mark.parametrize("mode", ["merge", "append"])
+@pytest.mark.parametrize(
+    ("mode", "moment"),
+    [
+        ("merge", "write of the rows"),
+        ("append", "after the rows"),
+        pytest.param("merge", "before the rows", marks=pytest.mark.slow),
+        pytest.param("merge", "after the rows", marks=pytest.mark.slow),
+        pytest.param("append", "before the rows", marks=pytest.mark.slow),
+        pytest.param("append", "write of the rows", marks=pytest.mark.slow),
+    ],
+)
 def test_killed_while_rows_join_others(delta: Work, mode: str, moment: str) -> None:
     def rows(name: str) -> list[str]:
         found = delta.table(name)

@@ -30,7 +30,7 @@ def ended(
     [row] = [row for row in work.runs() if row["command"] == command]
     assert (row["status"], row["error"], row["outputs"]) == ("failed", WORDS[number], None)
     assert f"run {row['run_id']}: {WORDS[number]}\n" in work.redcal("runs").out
-    again = redcal(*given)
+    again = work.redcal(command, *options)
     assert again.code == 0, again.err
     assert work.runs()[-1]["status"] == "converged"
 

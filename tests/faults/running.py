@@ -8,7 +8,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.e2e.killed import INSTEAD
+from tests import forked
+from tests.e2e.killed import INSTEAD, run
 from tests.e2e.work import Told
 
 ROOT = Path(__file__).parents[2]
@@ -21,9 +22,19 @@ def redcal(
     module: str | None = None,
     env: Mapping[str, str] | None = None,
 ) -> Told:
-    """A command in this folder. strike: a command for the shell, run at the moment."""
-    if module is None:
-        module = "redcal_spark.cli" if moment is None else "tests.e2e.killed"
+    """A command in this folder. strike: a command for the shell, run at the moment.
+
+    module, env: of a Python that starts anew; without them it is forked.
+    """
+    if module is None and env is None:
+        own = {} if strike is None else {INSTEAD: strike}
+        started = (
+            forked.start(*arguments)
+            if moment is None
+            else forked.call(run, moment, *arguments, env=own)
+        )
+        return Told(*started.ended())
+    module = module or ("redcal_spark.cli" if moment is None else "tests.e2e.killed")
     given = [] if moment is None else [moment]
     own = {"PYTHONPATH": str(ROOT)} | ({} if strike is None else {INSTEAD: strike})
     done = subprocess.run(

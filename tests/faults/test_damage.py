@@ -18,7 +18,7 @@ from tests.e2e.work import Work, scores
 from tests.faults.conftest import Disk
 from tests.faults.running import failed_clearly
 from tests.spark.test_runs import Lake
-from tests.spark.test_scratch import spoil
+from tests.spark.test_scratch import files_of_blocks, spoil
 
 # --- the input ------------------------------------------------------------------------------------
 
@@ -100,12 +100,12 @@ def damage(monkeypatch: pytest.MonkeyPatch, lake: Lake, writes: set[int], how: A
     """After these writes of blocks, all files in scratch are spoiled."""
     whole, count = Scratch.write, 0
 
-    def write(self: Scratch, frame: Any) -> Any:
+    def write(self: Scratch, *given: Any) -> Any:
         nonlocal count
-        back = whole(self, frame)
+        back = whole(self, *given)
         count += 1
         if count in writes:
-            for file in Path(lake.tree["engine"]["scratch"]).rglob("*.parquet"):
+            for file in files_of_blocks(lake.tree["engine"]["scratch"]):
                 how(file)
         return back
 

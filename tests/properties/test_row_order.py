@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from redcal_spark.backends.local import engine
 from tests import problems
-from tests.helpers import DRAWN, apply, cuts, fit, fit_blocks, log_of, reordered
+from tests.helpers import DRAWN, apply, cuts, fit, fit_blocks, log_of, reordered, seeds
 from tests.oracle import ALGORITHMS, Problem
 
 SEEDS = range(600, 632)
@@ -21,7 +21,7 @@ def numbered(seed: int) -> Problem:
     return problems.random_problem(seed, algorithm=ALGORITHMS[seed % 4])
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", seeds(SEEDS, 16))
 def test_shuffled_rows_give_the_same_log_and_the_same_rows(seed: int) -> None:
     problem = numbered(seed)
     pair, scores = fit(problem), apply(fit(problem), problem)
@@ -37,7 +37,7 @@ def test_shuffled_rows_give_the_same_log_and_the_same_rows(seed: int) -> None:
         assert back.tobytes() == expected.tobytes()
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", seeds(SEEDS, 16))
 def test_blocks_and_threads_give_the_same_log(seed: int) -> None:
     problem = numbered(seed)
     n, pair = len(problem.f1), fit(problem)
@@ -54,7 +54,7 @@ def test_blocks_and_threads_give_the_same_log(seed: int) -> None:
         assert (other.status, other.zero_calibrations) == (pair.status, pair.zero_calibrations)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", seeds(SEEDS, 16))
 def test_an_event_patched_by_several_threads(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     problem = numbered(seed)
     expected = log_of(fit(problem, threads=1))

@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
+from redcal_spark.backends.inputs import columns_read
 from redcal_spark.config.load import load_config
+from redcal_spark.model.fit import fit_scanned
 from redcal_spark.runs.job import Job
 from tests.shapes.cells import Bench, as_written, plain, reconciler, refusal, same_rows
 from tests.shapes.make import collected
@@ -21,40 +23,71 @@ from tests.shapes.page import PAGE, text
 from tests.shapes.shape import NOT_TRIED, OK, Shape
 from tests.shapes.shapes import SHAPES
 
-# Every kind of trouble once; all shapes are in the slow tests.
+# Every kind of trouble once, where it is one; all shapes on both engines are in the slow tests.
 QUICK = {
-    "clustered",
-    "collation",
-    "deletion_vectors",
-    "empty",
-    "fresh",
-    "mapping_deletion_vectors",
-    "mapping_dots",
-    "mapping_id",
-    "mapping_old_label",
-    "mapping_partitioned",
-    "mapping_readded",
-    "mapping_spaces",
-    "nested_odd_names",
-    "nested_renamed",
-    "partitioned_odd",
-    "shallow_clone",
-    "timestamp_ntz",
-    "type_widening",
-    "v2_checkpoint",
-    "varchar",
-    "variant",
+    "local": {
+        "clustered",
+        "deletion_vectors",
+        "empty",
+        "fresh",
+        "mapping_dots",
+        "mapping_id",
+        "mapping_partitioned",
+        "mapping_readded",
+        "nested_odd_names",
+        "nested_renamed",
+        "partitioned_odd",
+        "shallow_clone",
+        "type_widening",
+        "v2_checkpoint",
+        "varchar",
+        "variant",
+    },
+    "spark": {
+        "collation",
+        "deletion_vectors",
+        "fresh",
+        "mapping_spaces",
+        "nested_odd_names",
+        "partitioned_odd",
+        "shallow_clone",
+        "timestamp_ntz",
+        "type_widening",
+        "v2_checkpoint",
+        "variant",
+    },
 }
-SHAPE = pytest.mark.parametrize(
-    "shape",
-    [pytest.param(s, id=s.name, marks=() if s.name in QUICK else pytest.mark.slow) for s in SHAPES],
-)
+# Who is not read by Spark's tasks themselves, and why; all others are.
+READ_BY_SPARK = {
+    "deletion_vectors": "deletionVectors",
+    "deletion_vectors_update": "deletionVectors",
+    "deletion_vectors_whole_file": "deletionVectors",
+    "type_widening_deletion_vectors": "typeWidening",
+    "variant": "variantType",
+    "variant_nested": "variantType",
+    "varchar": "char(4)",
+    "iceberg_compat": "columnMapping",
+    "fresh": "columnMapping",
+} | {
+    shape.name: "columnMapping"
+    for shape in SHAPES
+    if "mapp" in shape.name or shape.name in ("nested_renamed", "nested_readded")
+}
+
+
+def shapes(engine: str) -> pytest.MarkDecorator:
+    slow = {s.name for s in SHAPES} - QUICK[engine]
+    marks = dict.fromkeys(slow, pytest.mark.slow)
+    found = [pytest.param(s, id=s.name, marks=marks.get(s.name, ())) for s in SHAPES]
+    return pytest.mark.parametrize("shape", found)
+
+
 READ = [shape for shape in SHAPES if shape.read.spark == OK]
 MODES = ("merge", "overwrite")
 QUICK_TARGETS = {
-    ("fresh", "merge", "local"),
+    ("clustered", "merge", "local"),
     ("append_only", "merge", "spark"),
-    ("mapping_old_label", "merge", "spark"),
+    ("mapping_id", "merge", "spark"),
     ("not_null", "merge", "local"),
 }
 
@@ -62,11 +95,11 @@ QUICK_TARGETS = {
 def test_there_are_many() -> None:
     names = {shape.name for shape in SHAPES}
     assert len(names) == len(SHAPES) >= 35
-    assert names >= QUICK
+    assert names >= QUICK["local"] | QUICK["spark"]
 
 
 @pytest.mark.spark  # which makes the table
-@SHAPE
+@shapes("local")
 def test_read_by_the_local_engine(bench: Bench, shape: Shape) -> None:
     bench.reads(shape, "local")
     told = bench.redcal("check", "--json")
@@ -83,10 +116,12 @@ def test_read_by_the_local_engine(bench: Bench, shape: Shape) -> None:
     same_rows(bench.rows(), as_written(expected, shape.keys["label"]))
 
 
-@SHAPE
+@shapes("spark")
 def test_read_by_spark(bench: Bench, shape: Shape, spark: Any) -> None:
     """Checked, fitted and applied; whether the outputs can be written is a test of its own."""
     from redcal_spark.backends.spark.backend import SparkBackend
+    from redcal_spark.backends.spark.direct_read import direct_source
+    from redcal_spark.backends.spark.source import Source
 
     bench.reads(shape, "spark")
     told = bench.redcal("check", "--json")
@@ -102,6 +137,15 @@ def test_read_by_spark(bench: Bench, shape: Shape, spark: Any) -> None:
     found = reconciler(shape).fit(frame)
     assert found.log == pair.log
     same_rows(collected(found.apply(frame)), expected)
+    columns = columns_read(job.problem.columns, job.split)
+    source: Any = direct_source(job.input, columns)  # type: ignore[arg-type]
+    assert READ_BY_SPARK.get(shape.name, "") in getattr(source, "why", "")
+    assert isinstance(source, Source) == (shape.name not in READ_BY_SPARK)
+    scan = job.scan()  # by whoever can
+    try:
+        assert fit_scanned(job.problem, scan).log == pair.log
+    finally:
+        scan.close()
 
 
 @pytest.mark.slow

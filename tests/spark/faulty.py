@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import pytest
 
-from redcal_spark.backends.spark import scan, stored_blocks
+from redcal_spark.backends.spark import direct_write, scan, stored_blocks
 
 Fault = Literal["raise", "kill worker", "kill executor", "slow"]
 
@@ -60,14 +60,15 @@ class Faults:
         self._folder = folder
 
     def __call__(self, name: str, fault: Fault, number: int = 0) -> Path:
-        """name: ScanTask, AskTask or KeepTask. The file exists once the fault happened."""
+        """name: ScanTask, AskTask, KeepTask, WriteTask. The file exists once it happened."""
         marker = self._folder / f"{name}-{fault.replace(' ', '-')}"
-        owner = scan if hasattr(scan, name) else stored_blocks
+        modules: list[Any] = [scan, stored_blocks, direct_write]
+        owner = next(module for module in modules if hasattr(module, name))
         plain, made = getattr(owner, name), [0]
 
-        def make(*arguments: Any) -> Any:
+        def make(*arguments: Any, **named: Any) -> Any:
             made[0] += 1
-            task = plain(*arguments)
+            task = plain(*arguments, **named)
             return once(task, fault, str(marker)) if made[0] == number + 1 else task
 
         self._patch.setattr(owner, name, make)

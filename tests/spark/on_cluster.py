@@ -71,14 +71,16 @@ def fit(spark: Any, scratch: str, budget: int = 0) -> None:
     check(backend, made(*PROBLEM), expected(*PROBLEM), rows, budget)
 
 
-@pytest.mark.parametrize("task", ["KeepTask", "AskTask"])
+@pytest.mark.parametrize("task", [pytest.param("KeepTask", marks=pytest.mark.slow), "AskTask"])
 def test_speculative_copies_of_a_task(spark: Any, scratch: str, faults: Faults, task: str) -> None:
     marker = faults(task, "slow")
     fit(spark, scratch)
     assert attempts(marker) >= 2
 
 
-@pytest.mark.parametrize(("task", "number"), [("KeepTask", 1), ("AskTask", 2)])
+@pytest.mark.parametrize(
+    ("task", "number"), [pytest.param("KeepTask", 1, marks=pytest.mark.slow), ("AskTask", 2)]
+)
 def test_an_executor_is_killed_in_the_middle_of_a_task(
     spark: Any, scratch: str, faults: Faults, task: str, number: int
 ) -> None:

@@ -31,6 +31,10 @@ from tests.spark.test_workers import (  # noqa: F401
 )
 from tests.unit import test_bundle
 
+# Here one test each of a run, a stream, a worker's death; these are quick tests on classic Spark.
+pytest.mark.slow(test_again_changed_and_back)
+pytest.mark.slow(test_bad_scores_in_apply_are_told_as_by_the_local_engine)
+
 
 def test_this_is_connect(spark: Any) -> None:
     assert type(spark).__module__.startswith("pyspark.sql.connect")
@@ -49,6 +53,7 @@ def test_numpy_and_pandas_through_the_active_session(spark: Any) -> None:
     assert log_of(pair) == log_of(expected(*problem).pair)
 
 
+@pytest.mark.slow
 def test_streaming(spark: Any, tmp_path: Any) -> None:
     import pyarrow.parquet as pq
 

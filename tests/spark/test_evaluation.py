@@ -114,6 +114,7 @@ def of_scores(mode: str) -> Any:
     return tree
 
 
+@pytest.mark.slow
 def test_merged_rows_and_those_that_were_left_alone(spark: Any, tmp_path: Path) -> None:
     """Written by the embedded engine, checked by Spark."""
     with inside(tmp_path):

@@ -15,6 +15,7 @@ from threadpoolctl import threadpool_info
 from redcal_spark.backends.spark.engine import SparkEngine
 from redcal_spark.backends.spark.scratch import Scratch
 from redcal_spark.backends.spark.stored_blocks import Stored
+from redcal_spark.backends.spark.tasks import AskTask
 from redcal_spark.core.patches import Patch
 from tests.contract.cases import expected, made, table
 from tests.helpers import log_of, quietly, reconciler
@@ -122,12 +123,15 @@ def nodes(frame: Any) -> int:
     return str(frame._jdf.queryExecution().analyzed().treeString()).count("\n")
 
 
+@pytest.mark.parametrize(
+    ("count", "direct"), [(24, True), (24, False), pytest.param(60, True, marks=pytest.mark.slow)]
+)
 def test_plans_do_not_grow_with_the_number_of_steps(
-    spark: Any, scratch: str, monkeypatch: pytest.MonkeyPatch
+    spark: Any, scratch: str, monkeypatch: pytest.MonkeyPatch, count: int, direct: bool
 ) -> None:
     """Also with rewrites, each of which starts from what the last one wrote."""
     sizes: list[int] = []
-    whole = Scratch.collected
+    whole = Scratch._collected
 
     def watched(scratch: Scratch, frame: Any) -> Any:
         sizes.append(nodes(frame))
@@ -136,18 +140,25 @@ def test_plans_do_not_grow_with_the_number_of_steps(
     def many(stored: Stored) -> bool:
         return len(stored.pending) >= 10
 
-    monkeypatch.setattr(Scratch, "collected", watched)
+    monkeypatch.setattr(Scratch, "direct", direct)
+    monkeypatch.setattr(Scratch, "_collected", watched)
     monkeypatch.setattr(Stored, "rewrite_pays", property(many))
     steps = Steps(spark, scratch)
-    written = nodes(steps.stored._blocks)
+    written = blocks(steps)
     steps.until(3)
     after_3 = max(sizes)
     sizes.clear()
-    steps.until(60)
-    assert len(sizes) >= 57 + 5
-    assert nodes(steps.stored._blocks) == written
+    steps.until(count)
+    assert len(sizes) >= count - 3 + (count - 3) // 10
+    assert blocks(steps) == written
     assert max(sizes) <= after_3
     steps.close()
+
+
+def blocks(steps: Steps) -> int:
+    """Nodes of a plan that goes over the blocks."""
+    state, written = steps.stored.state, steps.stored.written
+    return nodes(written.passed(lambda cells: AskTask(state, "events", 0, cells)))
 
 
 class Steps:

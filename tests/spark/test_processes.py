@@ -40,17 +40,13 @@ def passed(backend: str, marks: str, *paths: str) -> int:
 
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    ("backend", "paths", "least"),
+    ("backend", "marks", "least"),
     [
-        ("connect", [CONTRACT, "tests/spark/on_connect.py"], 31),
-        ("cluster", [CONTRACT, "tests/spark/on_cluster.py"], 26),
+        ("connect", "not slow", 11),
+        ("cluster", "not slow", 8),
+        pytest.param("connect", "slow", 7, marks=pytest.mark.slow),
+        pytest.param("cluster", "slow", 6, marks=pytest.mark.slow),
     ],
 )
-def test_contract(backend: str, paths: list[str], least: int) -> None:
-    assert passed(backend, "not slow", *paths) >= least
-
-
-@pytest.mark.spark
-@pytest.mark.slow
-def test_the_slow_ones_of_connect() -> None:
-    assert passed("connect", "slow", "tests/spark/on_connect.py") >= 1
+def test_contract(backend: str, marks: str, least: int) -> None:
+    assert passed(backend, f"spark and {marks}", CONTRACT, f"tests/spark/on_{backend}.py") >= least

@@ -38,8 +38,17 @@ def go_on(spark: Any, scratch: str, problem: tuple[str, int, int], cut: int, bud
             place.close()
 
 
-@pytest.mark.parametrize("budget", ["none", "events"])
-@pytest.mark.parametrize(("problem", "cut"), CUTS)
+def every_cut() -> list[Any]:
+    """Each cut with one of the budgets, with the other one in the slow tests."""
+    budgets = ("none", "events")
+    return [
+        pytest.param(*cut, budget, marks=() if i % 2 == j else pytest.mark.slow)
+        for i, cut in enumerate(CUTS)
+        for j, budget in enumerate(budgets)
+    ]
+
+
+@pytest.mark.parametrize(("problem", "cut", "budget"), every_cut())
 def test_from_a_part_of_the_log(
     spark: Any, scratch: str, problem: tuple[str, int, int], cut: int, budget: str
 ) -> None:
@@ -50,7 +59,12 @@ def test_from_a_part_of_the_log(
 
 
 @pytest.mark.parametrize(
-    "problem", [("redcal", 2, 5), ("dc_then_redcal", 2, 5), ("reconcile", 2, 1)]
+    "problem",
+    [
+        pytest.param(("redcal", 2, 5), marks=pytest.mark.slow),
+        ("dc_then_redcal", 2, 5),
+        pytest.param(("reconcile", 2, 1), marks=pytest.mark.slow),
+    ],
 )
 def test_rewriting_after_every_patch_changes_nothing(
     spark: Any, scratch: str, problem: tuple[str, int, int], monkeypatch: pytest.MonkeyPatch

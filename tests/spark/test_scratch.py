@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +17,10 @@ import pytest
 
 from redcal_spark.backends.spark import scratch as places
 from redcal_spark.backends.spark import stored_blocks
+from redcal_spark.backends.spark.cells import DDL
+from redcal_spark.backends.spark.cells import SCHEMA as SCHEMA_OF_BLOCKS
 from redcal_spark.backends.spark.engine import SparkEngine
 from redcal_spark.backends.spark.scratch import Scratch
-from redcal_spark.backends.spark.tasks import DDL
-from redcal_spark.backends.spark.tasks import SCHEMA as SCHEMA_OF_BLOCKS
 from redcal_spark.core.packing import pack_block, unpack_block
 from redcal_spark.errors import RunError, UsageError
 from tests.contract.cases import expected, made, table
@@ -128,25 +130,40 @@ def test_a_schema_that_is_not_there(spark: Any) -> None:
     assert told == "scratch: no schema no_such_schema"
 
 
+@pytest.mark.parametrize("budget", [0, 2**28])
+@pytest.mark.parametrize("direct", [True, False])
 def test_a_damaged_block_is_noticed(
-    spark: Any, scratch: str, monkeypatch: pytest.MonkeyPatch
+    spark: Any, scratch: str, monkeypatch: pytest.MonkeyPatch, direct: bool, budget: int
 ) -> None:
-    """One bit, in storage, between two passes."""
+    """One bit, in storage, between two passes, or before the driver takes blocks over."""
     whole = Scratch.write
 
-    def damaged(self: Scratch, frame: Any) -> Any:
-        back = whole(self, frame)
-        for file in Path(scratch).rglob("*.parquet"):
+    def damaged(self: Scratch, *given: Any) -> Any:
+        back = whole(self, *given)
+        for file in files_of_blocks(scratch):
             spoil(file)
         return back
 
+    monkeypatch.setattr(Scratch, "direct", direct)
     monkeypatch.setattr(Scratch, "write", damaged)
     with pytest.raises(Exception, match="a packed block is damaged: its checksum does not fit"):
-        fit(spark, scratch)
+        fit(spark, scratch, budget)
+
+
+def files_of_blocks(scratch: str) -> list[Path]:
+    """What Spark wrote, and what tasks wrote themselves."""
+    return [file for kind in ("*.parquet", "*.cells") for file in Path(scratch).rglob(kind)]
 
 
 def spoil(file: Path) -> None:
     """Another bit in every block, in a file that is whole."""
+    if file.suffix == ".cells":
+        data = bytearray(file.read_bytes())
+        starts = [match.start() for match in re.finditer(b"rdcl", data)]
+        for start, end in pairwise([*starts, len(data)]):
+            data[(start + end) // 2] ^= 1
+        file.write_bytes(data)
+        return
     rows = pq.read_table(file).to_pylist()
     for row in rows:
         if row["kind"] == "fit":

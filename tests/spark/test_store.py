@@ -96,7 +96,9 @@ def plain(table: pa.Table) -> list[dict[str, Any]]:
 # --- what one writes the other reads --------------------------------------------------------------
 
 
-@pytest.mark.parametrize("parts", [(), ("part",), ("flag", "part")], ids=str)
+@pytest.mark.parametrize(
+    "parts", [(), pytest.param(("part",), marks=pytest.mark.slow), ("flag", "part")], ids=str
+)
 @pytest.mark.parametrize("direction", ["to Spark", "from Spark"])
 def test_what_one_store_writes_the_other_reads(
     store: SparkStore, direction: str, parts: tuple[str, ...]
@@ -123,7 +125,13 @@ def test_what_one_store_writes_the_other_reads(
     assert whole(here, "./t", 0) == whole(there, "./t", 0) == plain(ROWS)
 
 
-@pytest.mark.parametrize("name", ["t_two", "default.t_two", "spark_catalog.default.t_two"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("t_two", "default.t_two")),
+        "spark_catalog.default.t_two",
+    ],
+)
 def test_tables_by_name(store: SparkStore, name: str) -> None:
     store.spark.sql("DROP TABLE IF EXISTS spark_catalog.default.t_two")
     assert store.existing(name) is None
@@ -167,7 +175,9 @@ def test_names_are_quoted(name: str, sql: str) -> None:
 ODD = ['say"it"', "back`tick", "d.o.t", "it's", "Ünïcode✓", "--x", "/*x*/", "'or'1'<'2"]
 
 
-@pytest.mark.parametrize("mode", ["overwrite", "merge", "append"])
+@pytest.mark.parametrize(
+    "mode", [*(pytest.param(m, marks=pytest.mark.slow) for m in ("overwrite", "append")), "merge"]
+)
 def test_columns_and_paths_by_any_name(store: SparkStore, mode: Any) -> None:
     # Spark's MERGE knows no columns with backticks
     odd = [name for name in ODD if mode != "merge" or "`" not in name]
@@ -209,11 +219,11 @@ def test_signs_that_spark_does_not_write(store: SparkStore) -> None:
     [
         (None, 3),
         (0, 1),
-        (2, 3),
         ("2026-01-02", 2),
-        ("2026-01-01T23:59:59", 1),
         ("2026-01-02T00:30:00+01:00", 1),
-        ("2030-01-01", 3),
+        pytest.param(2, 3, marks=pytest.mark.slow),
+        pytest.param("2026-01-01T23:59:59", 1, marks=pytest.mark.slow),
+        pytest.param("2030-01-01", 3, marks=pytest.mark.slow),
     ],
 )
 def test_a_version_or_the_one_of_a_time(
@@ -388,7 +398,7 @@ def test_drift_is_told_in_the_same_words(store: SparkStore) -> None:
             assert line in told
 
 
-@pytest.mark.parametrize("one", ["local", "spark"])
+@pytest.mark.parametrize("one", [pytest.param("local", marks=pytest.mark.slow), "spark"])
 def test_evolving(store: SparkStore, one: str) -> None:
     writer: Any = store if one == "spark" else LOCAL
     new = ROWS.drop_columns(["name", "more"]).append_column("extra", ROWS["a"])

@@ -16,7 +16,7 @@ import yaml
 from deltalake import DeltaTable, write_deltalake
 
 from tests import backends
-from tests.e2e.test_claims import ROOT, ended, start
+from tests.e2e.test_claims import ROOT, start
 from tests.e2e.work import Work, scores
 
 TIMES = [pytest.param(i, marks=[pytest.mark.slow] if i else []) for i in range(20)]
@@ -88,7 +88,7 @@ def ledger() -> list[Any]:
 def test_one_run(shared: Work, server: Server, repeat: int, wait: bool) -> None:
     configure(shared)
     options = ["run", "--json", *(["--wait"] if wait else [])]
-    told = [ended(p) for p in [start(*options), start(*options)]]
+    told = [p.ended() for p in [start(*options), start(*options)]]
     assert [code for code, *_ in told] == [0, 0], [err[-3000:] for *_, err in told]
     found = [json.loads(out) for _, out, _ in told]
     [worked] = [x for x in found if "metrics" in x]
@@ -103,11 +103,14 @@ def test_one_run(shared: Work, server: Server, repeat: int, wait: bool) -> None:
     assert server.sessions() == 0  # given back, not left to time out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("repeat", TIMES)
 def test_two_runs_on_one_target(shared: Work, repeat: int) -> None:
     configure(shared)
     configure(shared, "other.yaml", eta=0.02)
-    told = [ended(p) for p in [start("run", "--json"), start("run", "--json", config="other.yaml")]]
+    told = [
+        p.ended() for p in [start("run", "--json"), start("run", "--json", config="other.yaml")]
+    ]
     assert [code for code, *_ in told] == [0, 0], [err[-3000:] for *_, err in told]
     found = [json.loads(out) for _, out, _ in told]
     versions = [x["outputs"][shared.tree["output"]["table"]] for x in found]

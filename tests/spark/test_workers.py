@@ -21,6 +21,7 @@ from tests.helpers import quietly
 from tests.spark.test_runs import Lake, lake  # noqa: F401
 
 STREAM = ["--incremental", "--set", "output.mode=append"]
+BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
 NEVER = "An exception was thrown from the Python worker"
 
 
@@ -84,27 +85,35 @@ def commands(work: Lake, *names: str) -> Iterator[tuple[str, Told]]:
         yield name, work.redcal(*every[name])
 
 
-CAUSES = [
-    (killing, "a Python worker of Spark was killed, or crashed"),
-    (out_of_memory, "a Spark worker ran out of memory"),
-]
+KILLED = (killing, "a Python worker of Spark was killed, or crashed")
+NO_MEMORY = (out_of_memory, "a Spark worker ran out of memory")
+EVERY = ("fit", "apply", "stream")
 
 
-@pytest.mark.parametrize(("cause", "words"), CAUSES)
+@pytest.mark.parametrize(
+    ("cause", "words", "names"),
+    [
+        pytest.param(*KILLED, ("fit",), id="killed"),
+        pytest.param(*NO_MEMORY, ("stream",), id="memory"),
+        pytest.param(*KILLED, EVERY, id="killed-everywhere", marks=pytest.mark.slow),
+        pytest.param(*NO_MEMORY, EVERY, id="memory-everywhere", marks=pytest.mark.slow),
+    ],
+)
 def test_a_worker_that_dies(
     fitted: Lake,
     monkeypatch: pytest.MonkeyPatch,
     cause: Callable[[], Callable[[], None]],
     words: str,
+    names: tuple[str, ...],
 ) -> None:
     failing(monkeypatch, cause())
-    for name, told in commands(fitted, "fit", "apply", "stream"):
+    for name, told in commands(fitted, *names):
         last = told.err[told.err.index("redcal ") :]
         assert (told.code, last.count("\n")) == (1, 1), (name, told.err)
         assert words in last and NEVER not in last, (name, last)
         assert "spark.executor.memoryOverhead" in last, (name, last)
     runs = fitted.redcal("runs").out
-    assert runs.count(words) == 3
+    assert runs.count(words) == len(names)
 
 
 @pytest.mark.skipif(backends.name() != "classic", reason="the server's Python is the server's")
@@ -152,19 +161,27 @@ def test_a_python_without_numpy(spark: Any, fitted: Lake, tmp_path: Path) -> Non
 
 def test_bad_scores_in_apply_are_told_as_by_the_local_engine(spark: Any, fitted: Lake) -> None:
     """All of them, though a task stops at the first batch that has some."""
-    table = scores(25_000)  # three batches of Arrow's
+    spark.conf.set(BATCH, "300")
+    try:
+        bad_scores(spark, fitted)
+    finally:
+        spark.conf.unset(BATCH)
+
+
+def bad_scores(spark: Any, fitted: Lake) -> None:
+    table = scores(750)  # three batches of Arrow's
     values = np.array(table["a"].to_pylist())
-    values[7], values[12_345], values[24_999] = np.nan, 2.0, np.nan
+    values[7], values[345], values[749] = np.nan, 2.0, np.nan
     kind = table.schema.field("a").type
     place = table.schema.get_field_index("a")
     bad = table.set_column(place, "a", pa.array(values.tolist(), kind))
-    write_deltalake("scores", bad.slice(0, 12_000), mode="overwrite")
-    write_deltalake("scores", bad.slice(12_000), mode="append")
+    write_deltalake("scores", bad.slice(0, 330), mode="overwrite")
+    write_deltalake("scores", bad.slice(330), mode="append")
     local = fitted.redcal("apply", "--model", "model.json", "--engine", "local")
     said = local.err[local.err.index("redcal ") :]
     assert "column 'a': 2 rows with NaN or infinity; first: id " in said
-    assert "id 1007: [nan" in said and "id 25999: [nan" in said
-    assert "column 'a': 1 row with a value outside [0, 1]; first: id 13345: [2.0" in said
+    assert "id 1007: [nan" in said and "id 1749: [nan" in said
+    assert "column 'a': 1 row with a value outside [0, 1]; first: id 1345: [2.0" in said
     found = dict(commands(fitted, "apply", "stream"))
     assert (local.code, found["apply"].code, found["stream"].code) == (2, 2, 2)
     there = found["apply"].err[found["apply"].err.index("redcal ") :]

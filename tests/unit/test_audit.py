@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from redcal_spark.backends.spark.cells import cells_of
 from redcal_spark.backends.spark.tasks import ScanTask
 from redcal_spark.cli.tables import audit_tables
 from redcal_spark.core import metrics as metrics_module
 from redcal_spark.core.metrics import Metrics
-from redcal_spark.core.packing import pack_gathered, unpack_gathered
+from redcal_spark.core.packing import gathered_of, gathered_parts, unpack
 from redcal_spark.core.scan import ScanResult
 from redcal_spark.model.audit import audit, audit_rows, calibration_margin, cost_margin
 from tests import oracle, problems
@@ -215,10 +216,9 @@ def test_blocks_threads_and_packing_do_not_change_an_audit(seed: int) -> None:
     task = ScanTask(scanner, tuple(blocks[0].schema.names))
     total = ScanResult.nothing(scanner.rules, layout.n_classes)
     for share in (blocks[::2], blocks[1::2]):
-        (sent,) = task(share)  # no blocks of rows, only the statistics
-        found, size = unpack_gathered(sent.column(2)[0].as_buffer())
-        assert size == 0
-        total.merge(found)
+        sent = {row.column(0)[0].as_py(): row.column(4)[0].as_buffer() for row in task(share)}
+        assert cells_of(sent["cells"]) == ([], {}, {})  # no blocks of rows, only the statistics
+        total.merge(gathered_of(*unpack(sent["statistics"])))
     assert audit_rows(auditor.problem, total) == whole
 
 
@@ -300,7 +300,7 @@ def test_rows_that_were_not_read_for_an_audit_have_no_costs_by_pairs() -> None:
 def test_nothing_of_it_reaches_a_fit() -> None:
     _, found, _ = gathered(case(901))
     assert found.fit.totals.pair_labels == ()
-    again, _ = unpack_gathered(pack_gathered(found, 0))
+    again = gathered_of(*gathered_parts(found))
     assert again.fit.totals.pair_labels == ()
     assert found.fit.scans
 

@@ -75,7 +75,10 @@ PROCESSES = [
 ]
 
 
-@pytest.mark.parametrize("name", PROCESSES)
+@pytest.mark.parametrize(
+    "name",
+    [*PROCESSES[:2], *(pytest.param(name, marks=pytest.mark.slow) for name in PROCESSES[2:])],
+)
 def test_in_a_process(name: str, clean: Path) -> None:
     (case,) = (case for case in CASES if case.name == name)
     script = "import sys; from redcal_spark.cli import main; sys.exit(main())"

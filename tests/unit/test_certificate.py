@@ -27,7 +27,7 @@ from redcal_spark.core.patches import PatchLog
 from redcal_spark.core.scan import ScanResult
 from redcal_spark.errors import ModelFileError
 from tests import oracle, problems
-from tests.helpers import fit_gathered, gathered, refused
+from tests.helpers import fit_gathered, gathered, refused, seeds
 from tests.oracle import ALGORITHMS, ONE, Grid, Problem
 
 
@@ -337,7 +337,7 @@ def _true(measured: Number, relation: str, bound: Number) -> bool:
 
 @pytest.mark.parametrize(
     "seed",
-    [*range(900, 948), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(948, 1_200))],
+    seeds(range(900, 1_200), 24),
 )
 def test_every_guarantee_is_what_the_rows_say_by_an_independent_path(seed: int) -> None:
     run = run_of(case(seed))
@@ -357,7 +357,7 @@ def test_every_guarantee_is_what_the_rows_say_by_an_independent_path(seed: int) 
             assert check.verdict == "holds"
 
 
-@pytest.mark.parametrize("seed", range(900, 924))
+@pytest.mark.parametrize("seed", seeds(range(900, 924), 12))
 def test_every_measure_is_what_the_rows_say(seed: int) -> None:
     run = run_of(case(seed))
     p, holdout = run.problem, other_rows(run.problem, seed)

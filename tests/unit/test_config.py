@@ -184,7 +184,8 @@ ONE_PROBLEM = [
     ("inputs=1", "inputs: unknown key; did you mean 'input'?"),
     (
         "engine.colour=red",
-        "engine.colour: unknown key; known here: name, threads, scratch, lease, driver_budget",
+        "engine.colour: unknown key; known here: name, threads, scratch, lease, driver_budget, "
+        "read",
     ),
     ("input.label=", "input.label: must be text, got nothing"),
     # numbers
@@ -664,6 +665,9 @@ def test_the_record_has_every_default(load: Load) -> None:
             "suffix": "_reconciled",
             "normalise": False,
             "mode": "overwrite",
+            "columns": None,
+            "rows": "all",
+            "writer": "spark",
             "partition_by": None,
             "cluster_by": None,
             "schema": "error",
@@ -673,7 +677,8 @@ def test_the_record_has_every_default(load: Load) -> None:
             "threads": None,
             "scratch": None,
             "lease": 600,
-            "driver_budget": 268_435_456,
+            "driver_budget": "auto",
+            "read": "auto",
         },
     }
 

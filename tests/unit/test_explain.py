@@ -19,7 +19,7 @@ from redcal_spark.errors import InputError, RedcalError, UsageError
 from redcal_spark.model.explanation import Explanation
 from redcal_spark.model.row_states import State
 from tests import oracle, problems
-from tests.helpers import apply, arrays, fit, log_of, quietly, refused
+from tests.helpers import apply, arrays, fit, log_of, quietly, refused, seeds
 from tests.oracle import ALGORITHMS, ONE, Problem
 from tests.real_data import load
 
@@ -84,7 +84,7 @@ def check_journeys(problem: Problem, pair: ReconciledPair, rows: range) -> tuple
     return sum(f.touched for f in found.values()), sum(len(f.steps) for f in found.values())
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", seeds(SEEDS, 16))
 def test_the_journey_of_every_row_is_the_oracles(seed: int) -> None:
     problem = case(seed)
     check_journeys(problem, fit(problem), range(len(problem.f1)))
@@ -105,7 +105,7 @@ def test_real_rows(name: str, algorithm: str) -> None:
     assert touched
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", seeds(SEEDS, 16))
 def test_the_end_is_what_apply_gives_to_the_bit(seed: int) -> None:
     problem = case(seed)
     pair = fit(problem)
@@ -127,7 +127,7 @@ def test_the_end_is_what_apply_gives_to_the_bit(seed: int) -> None:
             assert table[row][f"{standing.loss}_agree"] == standing.agree
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", seeds(SEEDS, 16))
 def test_margins_expectations_and_events_are_the_oracles(seed: int) -> None:
     problem = case(seed)
     pair, run = fit(problem), oracle.Run(problem)
@@ -151,7 +151,7 @@ def test_margins_expectations_and_events_are_the_oracles(seed: int) -> None:
                 assert standing.expected[model - 1] == expected
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", seeds(SEEDS, 16))
 def test_the_correction_is_what_the_outcomes_of_the_fitting_rows_say(seed: int) -> None:
     """Up to the rounding of phi, which is bounded; and it is phi times the costs, exactly."""
     problem = case(seed)
@@ -191,7 +191,7 @@ def weights_of(problem: Problem, patch: dict[str, Any]) -> dict[int, Fraction]:
 # --- why a row was not touched ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", seeds(SEEDS, 16))
 def test_the_reason_that_is_told_is_true(seed: int) -> None:
     problem = case(seed)
     pair, run = fit(problem), oracle.Run(problem)

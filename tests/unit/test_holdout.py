@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from redcal_spark import ReconciledPair
-from redcal_spark.backends.spark.tasks import HistoryTask, row
+from redcal_spark.backends.spark.cells import row
+from redcal_spark.backends.spark.tasks import HistoryTask
 from redcal_spark.certificate.certify import Certificate, Check, certify
 from redcal_spark.certificate.intervals import Interval, Level
 from redcal_spark.core.blocks import Block
@@ -27,7 +28,7 @@ from redcal_spark.core.paired import Moments, Paired, Range, brier_ranges
 from redcal_spark.core.patches import Patch
 from redcal_spark.core.rows import Rows
 from tests import oracle, problems
-from tests.helpers import fit_gathered, gathered
+from tests.helpers import fit_gathered, gathered, seeds
 from tests.oracle import ALGORITHMS, ONE, Problem
 
 # --- a plain reading of DESIGN 2.9 ----------------------------------------------------------------
@@ -170,7 +171,7 @@ def held_points(pair: ReconciledPair, rows: Problem, batches: list[int]) -> list
     )
 
 
-SEEDS = [*range(400, 432), *(pytest.param(s, marks=pytest.mark.slow) for s in range(432, 640))]
+SEEDS = seeds(range(400, 640), 16)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -197,7 +198,7 @@ def moments(z: Sequence[int]) -> Moments:
     return Moments(sum(z), sum(k * k for k in z))
 
 
-@pytest.mark.parametrize("seed", range(400, 424))
+@pytest.mark.parametrize("seed", seeds(range(400, 424), 12))
 def test_sums_merge_in_any_order_and_travel(seed: int) -> None:
     run = run_of(seed)
     rows = run.holdout
@@ -221,7 +222,7 @@ def test_sums_merge_in_any_order_and_travel(seed: int) -> None:
         unpack_changes(cell)
         for batches in (sent[::2], sent[1::2])
         for answer in task(iter(batches))
-        for cell in answer.column(2).to_pylist()
+        for cell in answer.column("data").to_pylist()
     ]
     there = points(found.fit.totals, cut, added(parts, len(cut)), Holdout(vectors(rows)))
     assert [p.totals.paired for p in there] == [p.totals.paired for p in run.held]
@@ -261,7 +262,7 @@ def only(found: Certificate, name: str, loss: str | None, model: int | None) -> 
 
 
 @pytest.mark.parametrize("candidates", [1, 7])
-@pytest.mark.parametrize("seed", range(400, 432))
+@pytest.mark.parametrize("seed", seeds(range(400, 432), 16))
 def test_intervals_are_those_of_the_specification(seed: int, candidates: int) -> None:
     run, delta = run_of(seed), Fraction(1, 10)
     found = certify(run.pair, run.points, run.held, delta=delta, candidates=candidates)

@@ -29,7 +29,9 @@ ONLY_THERE = {
     "deltalake": ("backends/",),
     "pandas": (),  # who hands over its frames has it
 }
-WORKERS = ("core/", "backends/spark/tasks.py")  # what a Spark worker imports ...
+# What a Spark worker imports ...
+WORKER_MODULES = ("tasks", "cells", "statistics", "file_reader", "write_task")
+WORKERS = ("core/", *(f"backends/spark/{name}.py" for name in WORKER_MODULES))
 WORKERS_HAVE = sys.stdlib_module_names | {"numpy", "pyarrow"}  # ... and all that it needs
 
 LEVEL = {name: i for i, names in enumerate(PLAN.split("|")) for name in names.split()}
@@ -169,7 +171,9 @@ def test_no_file_is_long() -> None:
         assert len(path.read_text(encoding="utf-8").splitlines()) <= LINES, place
 
 
-@pytest.mark.parametrize("modules", [[PACKAGE], ["core", "backends.spark.tasks"]])
+@pytest.mark.parametrize(
+    "modules", [[PACKAGE], ["core", "backends.spark.tasks", "backends.spark.file_reader"]]
+)
 def test_importing_loads_nothing_heavy(modules: list[str]) -> None:
     if modules != [PACKAGE]:
         core = (p.stem for p in (ROOT / PACKAGE / "core").glob("[a-z]*.py"))

@@ -22,11 +22,11 @@ from deltalake import DeltaTable, write_deltalake
 from redcal_spark.backends.local import delta_write, files, store
 from redcal_spark.backends.local.delta_read import DeltaRsTable
 from redcal_spark.backends.local.files import FileTable
-from redcal_spark.backends.local.parquet import BATCH_BYTES
 from redcal_spark.backends.local.store import DeltaRsStore
 from redcal_spark.backends.store import Commit
 from redcal_spark.backends.target import Target
 from redcal_spark.core.arrow import BATCH
+from redcal_spark.core.parquet import BATCH_BYTES
 from redcal_spark.errors import InputError, RunError, UsageError
 from tests.delta_logs import deletion_vector
 from tests.helpers import refused
@@ -544,6 +544,20 @@ def test_targets(name: str, told: str | None) -> None:
     assert STORE.check_target(name, "k") == told
     if told is None:
         assert write(name, commit=Commit("run-2", "")) in (0, 1)
+
+
+def test_a_target_that_another_makes_while_we_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    look = Path.iterdir
+    Path("t").mkdir()
+
+    def after_another(path: Path) -> Iterator[Path]:
+        monkeypatch.setattr(Path, "iterdir", look)
+        write("t")
+        return look(path)
+
+    monkeypatch.setattr(Path, "iterdir", after_another)
+    assert STORE.check_target("t", "k") is None
+    assert whole("t").num_rows == 4
 
 
 @pytest.mark.parametrize("name", ["a.b", "main.gold.t", "`my cat`.gold.t", "s3://b/t", "dbfs:/t"])

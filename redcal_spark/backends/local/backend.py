@@ -20,6 +20,7 @@ from redcal_spark.backends.local.scan import scan_pieces
 from redcal_spark.backends.local.store import DeltaRsStore
 from redcal_spark.backends.retries import retried
 from redcal_spark.backends.store import Commit, Table, written_before
+from redcal_spark.backends.target import Target
 from redcal_spark.backends.threads import ordered
 from redcal_spark.backends.views import Made, SomeColumns, WithIds
 from redcal_spark.config.schema import Config
@@ -50,6 +51,9 @@ class LocalBackend:
 
     def first(self, table: Table, columns: list[str]) -> pa.RecordBatch | None:
         return next((batch for batch in table.batches(columns) if batch.num_rows), None)
+
+    def check_reading(self, table: Table, columns: list[str]) -> None:
+        """Whoever reads on this machine reads files itself."""
 
     def id_problems(self, table: Table, id: str) -> list[str]:
         return duplicate_ids(table, id)
@@ -85,7 +89,7 @@ class LocalBackend:
             return done
 
         def write() -> tuple[int, int]:
-            rows = self._extended(table, made)
+            rows = self._extended(table, made, progress, writing=True)
             first = next(rows, None)  # its schema is the table's
             if first is None:
                 raise InputError(f"{table.name} has no rows")
@@ -96,7 +100,6 @@ class LocalBackend:
                 nonlocal written
                 for batch in batches:
                     written += batch.num_rows
-                    progress(batch.num_rows)
                     yield batch
                 at_end()
 
@@ -106,6 +109,9 @@ class LocalBackend:
             return version, written
 
         return retried(write, _overtaken, tries=TRIES)
+
+    def check_writer(self, table: Table, target: Target, schema: pa.Schema) -> None:
+        """There is one writer here, whichever Spark's would be."""
 
     def stream(self, config: Config, pair: Fitted, model: tuple[str, str]) -> Stream:
         raise UsageError(
@@ -131,20 +137,31 @@ class LocalBackend:
     def with_ids(self, table: Table, other: Table, id: str, inside: bool) -> Table:
         return WithIds(table, other, id, inside)
 
-    def _extended(self, table: Table, made: Made) -> Iterator[pa.RecordBatch]:
+    def _extended(
+        self,
+        table: Table,
+        made: Made,
+        progress: Progress = lambda _: None,
+        writing: bool = False,
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows as they are written. writing: those that a merge only looks at, too."""
         pair, target, roles = made
         layout = plan(table.schema, pair.columns, table.name, pair.n_classes, None, labels=False)
         pair.check_layout(layout)
-        names, skip = target.names(pair.columns, pair.losses), target.skip
+        named = target.names_to_write if writing else target.names
+        names, skip = named(pair.columns, pair.losses), target.skip
+        wanted = names.read(table.schema.names, roles, table.name)
 
-        def work(item: tuple[int, pa.RecordBatch]) -> tuple[pa.RecordBatch, BadRows]:
+        def work(item: tuple[int, pa.RecordBatch]) -> tuple[int, pa.RecordBatch, BadRows]:
             start, batch = item
             problems = BadRows()
-            return pair.apply_batch(batch, layout, names, problems, start, skip, roles), problems
+            rows = pair.apply_batch(batch, layout, names, problems, start, skip, roles)
+            return batch.num_rows, rows, problems
 
-        for batch, problems in ordered(work, numbered(table.batches()), self.threads):
+        for count, batch, problems in ordered(work, numbered(table.batches(wanted)), self.threads):
             if not skip:
                 problems.raise_if_any(table.name)
+            progress(count)
             yield batch
 
 

@@ -54,6 +54,19 @@ class DeltaFiles:
         fragments = [form.make_fragment(path, files) for path in self.paths]
         return ds.FileSystemDataset(fragments, self.schema, form, files)
 
+    @property
+    def sizes(self) -> list[int]:
+        """Bytes of the files, in the same order."""
+        sizes: list[int] = self._added["size_bytes"].to_pylist()
+        return sizes
+
+    @property
+    def odd(self) -> str | None:
+        """Why the rows are not just those of the files by the names of their columns, if so."""
+        if mapping_of(self._table) != "none":
+            return "its columns are mapped to other names (columnMapping)"
+        return "it has deleted rows in its files (deletionVectors)" if self._live else None
+
     def count_all(self) -> int:
         """The number of rows that are there, deleted ones not among them."""
         known = dict(zip(self.paths, self._added["num_records"].to_pylist(), strict=True))
@@ -68,7 +81,7 @@ class DeltaFiles:
     def stored(self, file: pq.ParquetFile, columns: Sequence[str]) -> list[str]:
         there = file.schema_arrow
         self._columns.check(there)
-        return self._columns.names(there, [name for name in columns if name not in self._parted])
+        return self._columns.names(there, [name for name in columns if name not in self.parted])
 
     def rows(
         self,
@@ -81,11 +94,11 @@ class DeltaFiles:
         if live is not None:
             batch = batch.filter(_within(live, start, batch.num_rows))
         wanted = pa.schema([self.schema.field(name) for name in columns])
-        stored = self._columns.find(batch, [name for name in columns if name not in self._parted])
+        stored = self._columns.find(batch, [name for name in columns if name not in self.parted])
         arrays = []
         for field in wanted:
-            if field.name in self._parted:
-                value = self._parted[field.name][self._place[fragment.path]]
+            if field.name in self.parted:
+                value = self.parted[field.name][self._place[fragment.path]]
                 arrays.append(pa.repeat(value.cast(field.type), batch.num_rows))
             else:
                 arrays.append(stored[field.name])
@@ -107,7 +120,7 @@ class DeltaFiles:
         return {path: i for i, path in enumerate(self.paths)}
 
     @cached_property
-    def _parted(self) -> dict[str, pa.Array]:
+    def parted(self) -> dict[str, pa.Array]:
         """The columns that the log has the values of, one for each file."""
         names = self._table.metadata().partition_columns
         if not names:

@@ -69,6 +69,21 @@ class DeltaRsTable:
         """The paths of its files."""
         return self._files.paths
 
+    @property
+    def sizes(self) -> list[int]:
+        """Bytes of its files."""
+        return self._files.sizes
+
+    @property
+    def parted(self) -> dict[str, pa.Array]:
+        """Columns that its log has the values of, one for each file."""
+        return self._files.parted
+
+    @property
+    def odd(self) -> str | None:
+        """Why its rows are not just those of its files, if they are not."""
+        return self._files.odd
+
     def identity(self) -> dict[str, Any]:
         identity = {"kind": "delta", "table": self.name, "version": self._table.version()}
         return identity | {"id": str(self._table.metadata().id)}

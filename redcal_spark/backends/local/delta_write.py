@@ -63,7 +63,10 @@ def check_partitions(name: str) -> None:
 def merge_rows(
     table: str, rows: pa.RecordBatchReader, old: Existing, target: Target, commit: Commit
 ) -> None:
-    """Insert new rows, replace those that changed, leave all others as they are."""
+    """Insert new rows, replace those that changed, leave all others as they are.
+
+    Where only touched rows are kept, a row that is touched no more is removed.
+    """
     assert target.id is not None
     id = quoted(target.id)
     differs = []
@@ -82,12 +85,22 @@ def merge_rows(
         merge_schema=target.evolve,
         commit_properties=properties(commit),
     )
-    merge = merge.when_matched_update(columns, " or ".join(differs) or "false")
-    merge.when_not_matched_insert(columns).execute()
+    changed, wanted = " or ".join(differs) or "false", None
+    if target.touched_only:
+        wanted = f"source.{quoted(target.touched)}"
+        merge, changed = merge.when_matched_delete(f"not {wanted}"), f"{wanted} and ({changed})"
+    merge = merge.when_matched_update(columns, changed)
+    merge.when_not_matched_insert(columns, wanted).execute()
     if not any(commit.wrote(e.get("userMetadata")) for e in commits(table, RECENT)):
         # nothing differed, and delta-rs made no version: an empty one says that the run was here
         nothing = old.schema.empty_table()
         write_deltalake(table, nothing, mode="append", commit_properties=properties(commit))
+
+
+def touched_rows(rows: pa.RecordBatchReader, target: Target) -> pa.RecordBatchReader:
+    """Of all rows, those whose scores changed."""
+    kept = (batch.filter(batch.column(target.touched)) for batch in rows)
+    return pa.RecordBatchReader.from_batches(rows.schema, kept)
 
 
 def put_new(

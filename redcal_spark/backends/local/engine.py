@@ -47,19 +47,33 @@ class LocalEngine:
         self.rules = rules
         self.rows = rows
         self._threads = threads
-        wanted = bool(len(rules.losses))  # Reconcile looks at scores alone
-
-        def rows_of(scan: BlockScan) -> Rows:
-            known = scan.classified if own else scan.own_classified()
-            return Rows(scan.active, rules, known if wanted else None, own=own)
-
         self._pool = ThreadPoolExecutor(cores(threads))
-        self._parts = list(self._each(rows_of, [s for s in scans if s.active.rows]))
+        self._parts = self._rows_of(scans, own)
         self._counts: list[Ints] = []
         self._count()
         self._gaps: GapSums | None = None
         self._rooms: list[Buffers] = []  # for the pieces of one event after the other
         self._blas = blas().limit(limits=1, user_api="blas")
+
+    def _rows_of(self, scans: Sequence[BlockScan], own: bool) -> list[Rows]:
+        wanted = bool(len(self.rules.losses))  # Reconcile looks at scores alone
+
+        def rows_of(scan: BlockScan) -> Rows:
+            known = scan.classified if own else scan.own_classified()
+            return Rows(scan.active, self.rules, known if wanted else None, own=own)
+
+        return list(self._each(rows_of, [s for s in scans if s.active.rows]))
+
+    def add(self, scans: Sequence[BlockScan]) -> None:
+        """More active rows, our own from now on, that no patch so far was for."""
+        self._parts += self._rows_of(scans, own=True)
+        for scan in scans:
+            for count, more in zip(self._counts, scan.counts, strict=True):
+                count += more
+
+    @property
+    def held_rows(self) -> int:
+        return sum(map(len, self._parts))
 
     def disagreements(self) -> Sequence[Ints]:
         return self._counts
@@ -148,7 +162,8 @@ class LocalEngine:
     def _closed(self, change: Totals | None) -> None:
         if self.totals is not None and change is not None:
             self.totals += change
-        self._compact()
+        if 2 * sum(int(c.sum()) for c in self._counts) < self.held_rows:
+            self.compact()
 
     def _groups(self, rows: int) -> list[list[Rows]]:
         """The parts, a group per thread, of about as many rows each, if an event has so many."""
@@ -176,12 +191,10 @@ class LocalEngine:
         counts = [event_counts(part.events, self.rules.losses) for part in self._parts]
         self._counts = [sum(c, start) for start, *c in zip(zero, *counts, strict=True)]
 
-    def _compact(self) -> None:
-        """Drop rows outside every event once they are half of what is held."""
-        held = sum(map(len, self._parts))
-        if 2 * sum(int(c.sum()) for c in self._counts) < held:
-            kept = [part.take(part.active()) for part in self._parts]
-            self._parts = [part for part in kept if len(part)]
+    def compact(self) -> None:
+        """Drop rows outside every event: only between rounds."""
+        kept = [part.take(part.active()) for part in self._parts]
+        self._parts = [part for part in kept if len(part)]
 
 
 def _put_back(gathered: tuple[Rows, list[_Place]]) -> list[Ints]:

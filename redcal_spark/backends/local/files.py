@@ -20,14 +20,13 @@ from redcal_spark.backends.local.parquet import (
     ByName,
     RowGroups,
     Shape,
-    batch_rows,
     in_files,
     in_row_groups,
-    put_together,
     read_parquet,
 )
 from redcal_spark.backends.threads import cores
 from redcal_spark.core.arrow import BATCH
+from redcal_spark.core.parquet import batch_rows, put_together
 from redcal_spark.core.scan import BatchGroup, each_alone, numbered
 from redcal_spark.errors import InputError
 

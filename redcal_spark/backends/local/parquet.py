@@ -1,9 +1,4 @@
-"""Parquet files, batch by batch.
-
-pyarrow's own scan of a dataset unpacks whole row groups, several at once, and keeps what it fetched
-of a file until the file is done: memory grows with both. Read file by file it needs little more
-than a batch, and no more time.
-"""
+"""The Parquet files of a table, in their order or row group by row group."""
 
 from __future__ import annotations
 
@@ -16,11 +11,8 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from redcal_spark.backends.delta_types import inside, is_text
 from redcal_spark.core.arrow import BATCH
-
-BATCH_BYTES = 2**25  # of a batch, about: rows may be wide
-READ_BYTES = 2**20  # of a column at a time
+from redcal_spark.core.parquet import batch_rows, check_texts, parquet_file
 
 
 class Shape(Protocol):
@@ -28,7 +20,6 @@ class Shape(Protocol):
 
     def stored(self, file: pq.ParquetFile, columns: Sequence[str]) -> list[str]:
         """What the file calls those of the columns that it has."""
-        ...
 
     def rows(
         self,
@@ -38,11 +29,9 @@ class Shape(Protocol):
         columns: Sequence[str],
     ) -> pa.RecordBatch:
         """A batch of the file that begins at its row `start`, as the table has it."""
-        ...
 
     def count(self, fragment: ds.ParquetFileFragment, start: int, rows: int) -> int:
         """How many of some rows of a file the table has."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -83,13 +72,7 @@ class RowGroups:
     @contextmanager
     def opened(self) -> Iterator[pq.ParquetFile]:
         with self.fragment.open() as file:
-            yield pq.ParquetFile(
-                file,
-                metadata=self.fragment.metadata,
-                pre_buffer=False,
-                buffer_size=READ_BYTES,
-                coerce_int96_timestamp_unit="us",
-            )
+            yield parquet_file(file, self.fragment.metadata)
 
 
 def in_row_groups(dataset: ds.Dataset, shape: Shape) -> Iterator[RowGroups]:
@@ -126,48 +109,9 @@ def read_parquet(
             for batch in file.iter_batches(
                 rows or BATCH, row_groups=group.index, columns=there, use_threads=threads
             ):
-                _check_texts(batch)
+                check_texts(batch)
                 yield shape.rows(group.fragment, batch, start, columns)
                 start += batch.num_rows
-
-
-def _check_texts(batch: pa.RecordBatch) -> None:
-    """pyarrow takes the bytes of texts as they are; to show one that is no UTF-8 would fail."""
-    for column in batch.columns:
-        if any(map(is_text, inside(column.type))):
-            column.validate(full=True)
-
-
-def put_together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Small batches, of small files, made larger: each costs a millisecond, however small."""
-    waiting: list[pa.RecordBatch] = []
-    rows = size = 0
-    for batch in batches:
-        waiting.append(batch)
-        rows += batch.num_rows
-        size += batch.nbytes
-        if rows >= BATCH // 4 or size >= BATCH_BYTES // 4:
-            yield pa.concat_batches(waiting) if len(waiting) > 1 else batch
-            waiting, rows, size = [], 0, 0
-    if rows:
-        yield pa.concat_batches(waiting)
-
-
-def batch_rows(file: pq.ParquetFile, columns: Sequence[str]) -> int | None:
-    """Rows a batch: fewer where they are wide, as a thousand scores a row would be.
-
-    None: the file has none.
-    """
-    if not file.metadata.num_row_groups:
-        return None
-    # pyarrow ends the process if it is asked about a chunk that was tampered with; reading says so
-    next(file.iter_batches(1, row_groups=[0], columns=columns), None)
-    group, schema = file.metadata.row_group(0), file.schema
-    wanted = [i for i in range(len(schema)) if schema.column(i).path.split(".")[0] in columns]
-    chunks = [group.column(i) for i in wanted]
-    # a dictionary may make 8,000 bytes a few; the number of values tells what they unpack to
-    size = sum(max(8 * chunk.num_values, chunk.total_uncompressed_size) for chunk in chunks)
-    return max(1, min(BATCH, BATCH_BYTES * int(group.num_rows) // max(1, int(size))))
 
 
 def _shaped(batch: pa.RecordBatch, wanted: pa.Schema, fixed: dict[str, Any]) -> pa.RecordBatch:

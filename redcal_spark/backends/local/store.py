@@ -22,6 +22,7 @@ from redcal_spark.backends.local.delta_write import (
     merge_rows,
     properties,
     put_new,
+    touched_rows,
 )
 from redcal_spark.backends.local.errors import is_delta, is_panic, odd_signs, unreadable
 from redcal_spark.backends.local.files import FileTable, first_line, open_files
@@ -157,11 +158,18 @@ class DeltaRsStore(LocalSmallTables):
         if target.partition_by:
             batches = (short_partitions(batch, target.partition_by) for batch in batches)
 
+        filtered = False
+
         def put(table: str, rows: pa.RecordBatchReader) -> None:
+            nonlocal filtered
             old = self.existing(table)
             if target.mode == "merge" and old is not None:
+                if filtered:  # which of its rows must go, the rows that are left do not tell
+                    raise ConflictError(f"{table}: another run made it meanwhile; start again")
                 merge_rows(table, rows, old, target, commit)
                 return
+            if target.mode == "merge" and target.touched_only:
+                rows, filtered = touched_rows(rows, target), True
             changes: Literal["overwrite", "merge"] | None = None
             if target.evolve and old is not None:
                 changes = "merge" if target.mode == "append" else "overwrite"

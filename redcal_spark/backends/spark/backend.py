@@ -2,40 +2,64 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
+from pyspark.sql.types import StructField, StructType
 
 from redcal_spark.backends.backend import AtEnd, Progress
 from redcal_spark.backends.counters import Counters
+from redcal_spark.backends.inputs import columns_read
 from redcal_spark.backends.names import quoted
+from redcal_spark.backends.spark.direct_read import NotDirect, direct_source
+from redcal_spark.backends.spark.direct_write import (
+    check_direct,
+    remove_uncommitted,
+    write_direct,
+)
 from redcal_spark.backends.spark.errors import is_sparks
+from redcal_spark.backends.spark.file_reader import NOT_DIRECTLY
 from redcal_spark.backends.spark.frames import (
+    apply_task,
     apply_to_frame,
+    arrow_fields,
     arrow_schema,
     layout_of,
     nameless,
+    plain_text,
     problems_of,
     table_of,
+    vectors,
 )
 from redcal_spark.backends.spark.join import id_problems
 from redcal_spark.backends.spark.scan import SparkScan
 from redcal_spark.backends.spark.scratch import Scratch
 from redcal_spark.backends.spark.ship import ship_package
+from redcal_spark.backends.spark.source import Source, frame_source
 from redcal_spark.backends.spark.store import SparkStore
 from redcal_spark.backends.spark.stream import SparkStream, stream_of
 from redcal_spark.backends.spark.tables import SparkTable, explained, refused
-from redcal_spark.backends.store import Commit, Table, written_before
+from redcal_spark.backends.spark.tasks import ApplyTask
+from redcal_spark.backends.store import Commit, Table, version_just_written, written_before
+from redcal_spark.backends.target import Target
 from redcal_spark.backends.views import Made
-from redcal_spark.config.schema import Config
+from redcal_spark.config.schema import Config, Read
+from redcal_spark.core.columns import Layout
 from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.multiset import CompareTask, FetchTask, SumTask
 from redcal_spark.core.problem import Problem
 from redcal_spark.core.splits import Split
-from redcal_spark.errors import InputError, RedcalError
-from redcal_spark.settings import DRIVER_BUDGET
+from redcal_spark.errors import InputError, RedcalError, UsageError
+from redcal_spark.settings import DriverBudget
+
+log = logging.getLogger(__name__)
+
+
+class NotRead(Exception):
+    """A task that could not read its files: Spark may."""
 
 
 class SparkBackend:
@@ -45,8 +69,9 @@ class SparkBackend:
         self,
         spark: SparkSession,
         scratch: str | None = None,
-        driver_budget: int = DRIVER_BUDGET,
+        driver_budget: DriverBudget = "auto",
         threads: int | None = None,
+        read: Read = "auto",
     ):
         self.store = SparkStore(spark)
         self.counters = Counters()
@@ -54,6 +79,7 @@ class SparkBackend:
         self._scratch = scratch
         self._budget = driver_budget
         self._threads = threads
+        self._read = read
 
     def first(self, table: Table, columns: list[str]) -> pa.RecordBatch | None:
         return _frame(table).first(columns)
@@ -77,19 +103,65 @@ class SparkBackend:
     ) -> SparkScan:
         source = _frame(table)
         layout = layout_of(source.frame, problem.columns, problem.n_classes, where=table.name)
+        wanted = problem, layout, split
+        rows = self._source(source, columns_read(layout.columns, split))
+        try:
+            scan = self._scanned(source, rows, *wanted)
+        except NotRead as err:  # in spite of the probe: other files, another worker
+            self._tell(source, NotDirect(str(err)))
+            scan = self._scanned(source, source.frame, *wanted)
+        progress(scan.gathered.rows)
+        return scan
+
+    def _scanned(
+        self,
+        source: SparkTable,
+        rows: Source | DataFrame,
+        problem: Problem,
+        layout: Layout,
+        split: Split | None,
+    ) -> SparkScan:
         scratch = Scratch(self._spark, self._scratch, self.counters)
         try:
-            scan = SparkScan(
-                source.frame, problem, layout, scratch, self._budget, self._threads, split
-            )
-            problem.check(scan.gathered, table.name)
+            scan = SparkScan(rows, problem, layout, scratch, self._budget, self._threads, split)
+            problem.check(scan.gathered, source.name)
         except BaseException as err:
             scratch.close()
             if isinstance(err, Exception) and is_sparks(err):
-                raise source.explain(err) from err
+                told = source.explain(err)
+                _, ours, why = str(told).partition(f"{NOT_DIRECTLY}: ")
+                raise NotRead(why) if ours and self._read == "auto" else told from err
             raise
-        progress(scan.gathered.rows)
         return scan
+
+    def check_reading(self, table: Table, columns: list[str]) -> None:
+        source = _frame(table)
+        if self._read == "direct":
+            with explained(source.explain):
+                found = direct_source(source, columns)
+            if isinstance(found, NotDirect):
+                self._tell(source, found)
+
+    def _source(self, table: SparkTable, columns: list[str]) -> Source | DataFrame:
+        """Where tasks get their rows from; the log says which and why."""
+        if self._read == "spark":
+            log.info("%s: read by Spark: engine.read is spark", table.name)
+            return table.frame
+        with explained(table.explain):
+            found = direct_source(table, columns)
+        self._tell(table, found)
+        return found if isinstance(found, Source) else table.frame
+
+    def _tell(self, table: SparkTable, found: Source | NotDirect) -> None:
+        if isinstance(found, Source):
+            log.info("%s: tasks read its files themselves", table.name)
+        elif self._read == "auto":
+            log.info("%s: read by Spark; its files %s: %s", table.name, NOT_DIRECTLY, found.why)
+        else:
+            raise UsageError(
+                f"engine.read: direct, but the files of {table.name} {NOT_DIRECTLY}: {found.why}; "
+                "use engine.read: auto"
+            )
 
     def write_rows(
         self, table: Table, made: Made, commit: Commit, progress: Progress, at_end: AtEnd
@@ -98,21 +170,67 @@ class SparkBackend:
         pair, target, _ = made
         done = written_before(self.store, target, commit)
         if done is not None:
+            if target.direct:
+                remove_uncommitted(target, commit, done[0])
             return done
-        rows = _made(table, made)
-        self.store.check_rows(target, arrow_schema(rows))
-        at_end()
         try:
-            version = self.store.put_frame(target, rows, commit)
+            version, read, written = self._put(table, made, commit, at_end)
             self.counters.jobs += 1
         except RedcalError as err:
             bad = refused(str(err.__cause__ or err), table.name)
             if bad is None:
                 raise
             raise self._counted(_frame(table), pair, bad) from err
-        _, written = self.store.written(target.table, commit) or (version, 0)
-        progress(written)
+        progress(read)
         return version, written
+
+    def _put(self, table: Table, made: Made, commit: Commit, at_end: AtEnd) -> tuple[int, int, int]:
+        """The version, and how many rows were read and written."""
+        source, target = _frame(table), made[1]
+        columns = list(_task(table, made)[0].names)
+        # a write by Spark of all rows makes as many files as the table's reading has tasks
+        direct = target.direct or target.touched_only
+        rows = self._source(source, columns) if direct else source.frame
+        put = self._put_direct if target.direct else self._put_frame
+        try:
+            return put(table, made, rows, commit, at_end)
+        except RedcalError as err:
+            _, ours, why = str(err).partition(f"{NOT_DIRECTLY}: ")
+            if not ours or self._read != "auto":
+                raise
+            self._tell(source, NotDirect(why))
+            return put(table, made, source.frame, commit, at_end)
+
+    def _put_frame(
+        self, table: Table, made: Made, rows: Source | DataFrame, commit: Commit, at_end: AtEnd
+    ) -> tuple[int, int, int]:
+        target = made[1]
+        task, fields = _task(table, made)
+        source = _source_of(rows, task)
+        task = replace(task, reader=source.reader)
+        new = plain_text(source.frame.mapInArrow(task, StructType(fields)), fields)
+        self.store.check_rows(target, arrow_schema(new))
+        at_end()
+        version = self.store.put_frame(target, new, commit)
+        _, written = self.store.written(target.table, commit) or (version, 0)
+        read = _frame(table).frame.count() if target.touched_only else written
+        return version, read, written
+
+    def _put_direct(
+        self, table: Table, made: Made, rows: Source | DataFrame, commit: Commit, at_end: AtEnd
+    ) -> tuple[int, int, int]:
+        target = made[1]
+        task, fields = _task(table, made)
+        schema = arrow_fields(fields)
+        self.store.check_rows(target, schema)
+        read, written = write_direct(_source_of(rows, task), task, schema, target, commit, at_end)
+        return version_just_written(self.store, target.table, commit), read, written
+
+    def check_writer(self, table: Table, target: Target, schema: pa.Schema) -> None:
+        if target.direct:
+            frame = _frame(table).frame
+            carried = [name for name in vectors(frame) if name in schema.names]
+            check_direct(self._spark, target, schema, carried)
 
     def _counted(self, source: SparkTable, pair: Fitted, first: InputError) -> InputError:
         """The bad rows of the whole table. first: those of the task that met some first."""
@@ -166,10 +284,21 @@ class SparkBackend:
 
 
 def _made(table: Table, made: Made) -> DataFrame:
-    """The rows as they are written."""
+    """The rows as they must be in the end."""
     pair, target, roles = made
     names = target.names(pair.columns, pair.losses)
     return apply_to_frame(_frame(table).frame, pair, names, target.skip, roles)
+
+
+def _task(table: Table, made: Made) -> tuple[ApplyTask, list[StructField]]:
+    """What tasks make of the rows to write them, and the columns of that."""
+    pair, target, roles = made
+    names = target.names_to_write(pair.columns, pair.losses)
+    return apply_task(_frame(table).frame, pair, names, target.skip, roles)
+
+
+def _source_of(rows: Source | DataFrame, task: ApplyTask) -> Source:
+    return rows if isinstance(rows, Source) else frame_source(rows, task.names)
 
 
 def _frame(table: Table) -> SparkTable:

@@ -1,4 +1,4 @@
-"""The Spark engine: blocks in scratch storage, one small statistics row a task.
+"""The Spark engine: blocks in scratch, and at the driver what it has room for.
 
 Only DataFrames, `mapInArrow`, writes and reads: classic Spark, Spark Connect and serverless alike.
 """
@@ -6,104 +6,162 @@ Only DataFrames, `mapInArrow`, writes and reads: classic Spark, Spark Connect an
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from dataclasses import dataclass
 
 import numpy as np
-from pyspark.sql import DataFrame
 
 from redcal_spark.algorithms.engine import Region
 from redcal_spark.backends.counters import Pass
 from redcal_spark.backends.local.engine import LocalEngine
-from redcal_spark.backends.spark.stored_blocks import Keep, Stored
-from redcal_spark.backends.spark.tasks import blocks_of
-from redcal_spark.backends.threads import ordered
+from redcal_spark.backends.spark.lazy import LazyEngine, blocks_at_driver, scans_of
+from redcal_spark.backends.spark.stored_blocks import Stored, added_up
+from redcal_spark.backends.spark.tasks import Keep
 from redcal_spark.core.additive import Array
-from redcal_spark.core.blocks import Block
 from redcal_spark.core.events import Disagreement
 from redcal_spark.core.fixed_point import Ints
-from redcal_spark.core.kernel import BlockScan, Rules, scan
+from redcal_spark.core.groups import Grouping
+from redcal_spark.core.kernel import Rules
 from redcal_spark.core.metrics import Totals
 from redcal_spark.core.patches import Patch
 from redcal_spark.core.sums import GapSums, Residuals, Sums
 
 
+@dataclass(frozen=True)
+class Room:
+    """What the driver may hold, and what is worth holding.
+
+    rows: so many at most. large: rows of the smallest event that a round may choose.
+    """
+
+    rows: int
+    large: int
+    threads: int | None = None
+
+
 class SparkEngine:
-    """Every step a job over the blocks in scratch, until what is left fits the driver."""
+    """The rows of a chosen event come to the driver while it has room; else jobs go over blocks.
+
+    Patches that were found at the driver are pending on the blocks, so that jobs can go on from
+    there at any time. grouped: the blocks are grouped by event. totals: of all rows, to be kept up
+    to date for those who watch, as long as all patches are made at the driver.
+    """
 
     def __init__(
         self,
         stored: Stored,
         rows: int,
-        counts: list[Ints],
-        row_bytes: int,
-        driver_budget: int,
-        threads: int | None = None,
+        room: Room,
+        *,
+        grouped: bool = False,
+        totals: Totals | None = None,
     ):
         self.rows = rows
-        self.totals: Totals | None = None
         self._stored = stored
-        self._counts: list[Ints] | None = counts
-        self._row_bytes = row_bytes
-        self._budget = driver_budget
-        self._threads = threads
-        self._local: LocalEngine | None = (
-            None  # of all that is left, once it fits: between two rounds of ReDCal
-        )
+        self._room = room
+        self._counts: list[Ints] | None = None
+        self._lazy: LazyEngine | None = None
         self._event: LocalEngine | None = None  # of the rows of one event, while it is frozen
+        self._regroup_next = not grouped  # the next look at events groups the rows by them
+        if grouped:
+            self._hand_over(totals)
+
+    @property
+    def totals(self) -> Totals | None:
+        return None if self._lazy is None else self._lazy.held.totals
 
     def disagreements(self) -> Sequence[Ints]:
-        if self._local is not None:
-            return self._local.disagreements()
-        if self._counts is None:
-            self._counts = self._count()
+        if self._lazy is None and self._counts is None:
+            self._count()
+        if self._lazy is not None:
+            return self._lazy.disagreements()
+        assert self._counts is not None
         return self._counts
 
-    def _count(self) -> list[Ints]:
+    def _count(self) -> None:
+        """Count by a pass; or group the rows anew by their events, which counts them, too."""
+        if self._room.rows and (self._regroup_next or self._stored.rewrite_pays):
+            self._regroup()
+            return
         if self._stored.rewrite_pays:
-            return _event_counts(self._stored.rewrite("active"), self._stored.rules)
-        counts = _event_counts(self._stored.ask("events"), self._stored.rules)
+            self._stored.rewrite("active")
+            self._counts = self._written_counts()
+            return
+        self._counts = _event_counts(self._stored.ask("events"), self._stored.rules)
         # A row may be in an event of several losses, so this is at least what is active.
-        if self._fits(sum(int(c.sum()) for c in counts)):
-            self._local = self._at_the_driver("active")
-        return counts
+        if 0 < sum(int(c.sum()) for c in self._counts) <= self._room.rows:
+            self._regroup()
+
+    def _regroup(self, totals: Totals | None = None) -> None:
+        self._stored.rewrite("active")
+        self._regroup_next = False
+        self._hand_over(totals)
+
+    def _hand_over(self, totals: Totals | None) -> None:
+        """From here on events come to the driver, one by one."""
+        self._counts = self._written_counts()
+        if self._room.rows:
+            self._leave()
+            self._lazy = LazyEngine(
+                self._stored.written,
+                self._stored.rules,
+                self.rows,
+                self._room.rows,
+                self._room.large,
+                self._room.threads,
+                totals,
+                self._stored.scratch.counters,
+            )
+
+    def _written_counts(self) -> list[Ints]:
+        grouping = Grouping(self._stored.rules.losses)
+        return grouping.by_loss(self._stored.groups.counts.sum(axis=0))
+
+    def _leave(self) -> None:
+        if self._lazy is not None:
+            self._lazy.close()
+            self._lazy = None
 
     def freeze(self, event: Disagreement | None) -> Region:
-        if self._local is not None:
-            return self._local.freeze(event)
         if event is None:
             return _Everywhere(self._stored, self._closed)
+        region = self._at_hand(event)
+        if region is not None:
+            return _Recorded(region, self._patched)
         assert self._counts is not None
-        rows = int(self._counts[event.loss][event.a1, event.a2])
-        return self._region(event, rows)
+        return self._region(event, int(self._counts[event.loss][event.a1, event.a2]))
+
+    def _at_hand(self, event: Disagreement) -> Region | None:
+        """The event's rows at the driver, if it has room: else without the rows that now agree."""
+        if self._lazy is None:
+            return None
+        region = self._lazy.freeze(event)
+        if region is None and self._stored.pending:
+            self._regroup(self.totals)
+            region = self._lazy.freeze(event)
+        if region is None:
+            self._leave()
+        return region
 
     def _region(self, keep: Keep, rows: int, round: int | None = None) -> Region:
-        if self._fits(rows):
-            self._event = self._at_the_driver(keep)
-            return _HandedOver(self._event.freeze(None), self._closed)
-        scratch = self._stored.scratch
-        with scratch.counters.timed("event") as made:
-            made.rows, made.bytes = rows, rows * self._row_bytes
-            frame = scratch.write(self._stored.kept(keep))
-        scratch.counters.scratch_bytes += made.bytes
-        return _Frozen(Stored(scratch, frame, self._stored.rules, round), self._closed, frame)
-
-    def _fits(self, rows: int) -> bool:
-        return rows * self._row_bytes <= self._budget
-
-    def _at_the_driver(self, keep: Keep) -> LocalEngine:
+        """Rows of an event as blocks of their own; at the driver, if it has room for them."""
         scratch, rules = self._stored.scratch, self._stored.rules
-        with scratch.counters.timed("collect") as made:
-            cells = scratch.collected(self._stored.kept(keep))
-            blocks = blocks_of([data for kind, data in cells if kind == "fit"])
-            made.rows = sum(block.rows for block in blocks)
-            made.bytes = sum(block.nbytes for block in blocks)
-        scans = scans_of(blocks, rules, self._threads)
-        return LocalEngine(scans, self.rows, rules, self._threads)
+        with scratch.counters.timed("event") as made:
+            made.rows = rows
+            written = self._stored.keep(keep, made)
+        if rows > self._room.rows:
+            return _Frozen(Stored(scratch, written, rules, round), self._closed)
+        blocks = blocks_at_driver(written, "fit", None, self._room.threads)
+        scans = scans_of(blocks, rules, self._room.threads)
+        self._event = LocalEngine(scans, self.rows, rules, self._room.threads, own=True)
+        return _Recorded(self._event.freeze(None), self._closed, close=False)
 
     def replay(self, log: Sequence[Patch]) -> Region | None:
         self._stored.pending += log
-        self._counts = None
-        if not log or log[-1].kind == "score" or log[-1].round is None:
+        if not log:
+            return None
+        self._leave()
+        self._counts, self._regroup_next = None, True
+        if log[-1].kind == "score" or log[-1].round is None:
             return None
         first = next(p for p in reversed(log) if p.kind == "reconcile")
         return self._region("frozen", first.rows, log[-1].round)
@@ -116,6 +174,10 @@ class SparkEngine:
     def patch(self, patch: Patch) -> None:
         self._stored.pending.append(patch)
 
+    def _patched(self, patches: Sequence[Patch]) -> None:
+        """The driver's rows have these patches; the blocks get them when a job goes over them."""
+        self._stored.pending += patches
+
     def _closed(self, patches: Sequence[Patch]) -> None:
         """The rows of a region join the others: its patches are replayed on them from now on."""
         self._stored.pending += patches
@@ -125,9 +187,9 @@ class SparkEngine:
             self._event = None
 
     def close(self) -> None:
-        for local in (self._event, self._local):
-            if local is not None:
-                local.close()
+        self._leave()
+        if self._event is not None:
+            self._event.close()
 
 
 class _Everywhere:
@@ -155,15 +217,13 @@ class _Everywhere:
 class _Frozen(_Everywhere):
     """The rows of an event, as blocks of their own."""
 
-    def __init__(
-        self, stored: Stored, closed: Callable[[Sequence[Patch]], None], written: DataFrame
-    ):
+    def __init__(self, stored: Stored, closed: Callable[[Sequence[Patch]], None]):
         super().__init__(stored, closed)
         self._patches: list[Patch] = []
-        self._written = written
+        self._sums = Sums.from_arrays(added_up(stored.written.told.statistics, Pass("")), "sum_")
 
     def sums(self) -> Sums:
-        return Sums.from_arrays(self._stored.statistics(self._written, Pass("event")), "sum_")
+        return self._sums  # before its first patch, as Algorithm 2 wants them
 
     def patch(self, patch: Patch) -> None:
         super().patch(patch)
@@ -173,13 +233,19 @@ class _Frozen(_Everywhere):
         self._closed(self._patches)
 
 
-class _HandedOver:
-    """The rows of an event at the driver; what is found there is replayed on the stored rows."""
+class _Recorded:
+    """Rows at the driver, whose patches the stored rows get, too.
 
-    def __init__(self, here: Region, closed: Callable[[Sequence[Patch]], None]):
+    close: they stay at the driver, where their events follow.
+    """
+
+    def __init__(
+        self, here: Region, closed: Callable[[Sequence[Patch]], None], *, close: bool = True
+    ):
         self._closed = closed
         self._patches: list[Patch] = []
         self._here = here
+        self._close = close
         self.sums, self.residuals = here.sums, here.residuals
 
     def patch(self, patch: Patch) -> None:
@@ -187,13 +253,11 @@ class _HandedOver:
         self._patches.append(patch)
 
     def close(self) -> None:
+        if self._close:
+            self._here.close()
         self._closed(self._patches)
 
 
 def _event_counts(counts: dict[str, Array], rules: Rules) -> list[Ints]:
     none = [np.zeros((x.n_actions, x.n_actions), np.int64) for x in rules.losses.losses]
     return [counts.get(f"events.{i}", zero) for i, zero in enumerate(none)]
-
-
-def scans_of(blocks: Sequence[Block], rules: Rules, threads: int | None) -> list[BlockScan]:
-    return list(ordered(partial(scan, rules=rules, everywhere=True), blocks, threads))

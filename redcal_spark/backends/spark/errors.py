@@ -9,12 +9,17 @@ from errno import EACCES, EDQUOT, EFBIG, EIO, ENOSPC, EROFS
 
 from pyspark.errors import PySparkException
 
+from redcal_spark.backends.spark.cells import UNREADABLE_CELL
+from redcal_spark.backends.spark.file_reader import NOT_DIRECTLY
 from redcal_spark.backends.spark.workers import last_line, of_worker
 from redcal_spark.core.packing import DAMAGED
 from redcal_spark.errors import RunError, ScratchError
 from redcal_spark.settings import setting
 
-UNREADABLE = ("FAILED_READ_FILE", "FILE_NOT_EXIST", "FileNotFoundException", "ChecksumException")
+UNREADABLE = (
+    *("FAILED_READ_FILE", "FILE_NOT_EXIST", "FileNotFoundException", "ChecksumException"),
+    UNREADABLE_CELL,
+)
 # What a disk says, which Spark tells at the end of a long chain of causes.
 OF_DISKS = tuple(os.strerror(number) for number in (ENOSPC, EDQUOT, EROFS, EFBIG, EIO, EACCES))
 
@@ -61,7 +66,9 @@ def over_scratch(place: str, run: str, *, from_input: bool = False) -> Iterator[
     try:
         yield
     except Exception as err:
-        if not is_sparks(err) or (from_input and not (run in str(err) and of_a_disk(err))):
+        if not is_sparks(err) or NOT_DIRECTLY in str(err):
+            raise
+        if from_input and not (run in str(err) and of_a_disk(err)):
             raise
         if DAMAGED in str(err):
             raise ScratchError(f"{place}: {DAMAGED}") from err

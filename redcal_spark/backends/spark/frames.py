@@ -15,8 +15,9 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from pyspark.sql.types import DataType, StringType, StructField, StructType, UserDefinedType
 
 from redcal_spark.backends.names import quoted
+from redcal_spark.backends.spark.cells import DDL
 from redcal_spark.backends.spark.ship import ship_package
-from redcal_spark.backends.spark.tasks import DDL, ApplyTask, ProblemsTask, dense_batch
+from redcal_spark.backends.spark.tasks import ApplyTask, ProblemsTask, dense_batch
 from redcal_spark.core.arrow import empty_batch
 from redcal_spark.core.columns import Columns, Layout, plan
 from redcal_spark.core.fitted import Fitted
@@ -60,6 +61,11 @@ def _arrow_type(kind: DataType) -> pa.DataType:
 def is_vector(kind: DataType) -> bool:
     """Spark ML's vectors, which are sparse or dense arrays of doubles."""
     return isinstance(kind, UserDefinedType) and type(kind).__name__ == "VectorUDT"
+
+
+def arrow_fields(fields: Sequence[StructField]) -> pa.Schema:
+    """The Arrow types of columns that Arrow is known to carry."""
+    return pa.schema([pa.field(field.name, _arrow_type(field.dataType)) for field in fields])
 
 
 def vectors(frame: DataFrame) -> tuple[str, ...]:
@@ -109,21 +115,30 @@ def apply_to_frame(
     roles: Roles = UNKNOWN,
 ) -> DataFrame:
     """The frame with its new columns: one `mapInArrow`, batch or streaming; nothing runs yet."""
+    task, fields = apply_task(frame, fitted, names, skip, roles)
+    rows = nameless(frame.select(*map(quoted, task.names)))
+    return plain_text(rows.mapInArrow(task, StructType(fields)), fields)
+
+
+def apply_task(
+    frame: DataFrame, fitted: Fitted, names: OutputNames, skip: bool, roles: Roles
+) -> tuple[ApplyTask, list[StructField]]:
+    """What a worker does with its rows, and the columns that it gives."""
+    frame = frame.select(*map(quoted, names.read(frame.columns, roles, "the data")))
     layout = layout_of(frame, fitted.columns, fitted.n_classes, labels=False)
     fitted.check_layout(layout)
-    schema = arrow_schema(frame)
+    schema, carried = arrow_schema(frame), names.kept(frame.columns, "the data")
     names.check(schema.names, skip, "the data")
     new = fitted.apply_batch(empty_batch(schema), layout, names, skip=skip).schema
-    added = [
-        StructField(field.name, from_arrow_type(field.type), True)
-        for field in list(new)[len(schema) :]
+    kept = [field for field in frame.schema.fields if field.name in carried]
+    fields = [
+        *kept,
+        *(StructField(f.name, from_arrow_type(f.type), True) for f in list(new)[len(kept) :]),
     ]
     ship_package(frame.sparkSession)
     log, columns = tuple(fitted.log), tuple(frame.columns)
     task = ApplyTask(layout, fitted.rules, log, columns, names, skip, vectors(frame), roles)
-    fields = [*frame.schema.fields, *added]
-    rows = nameless(frame).mapInArrow(task, StructType(fields))
-    return plain_text(rows, fields)
+    return task, fields
 
 
 def problems_of(frame: DataFrame, layout: Layout) -> BadRows:

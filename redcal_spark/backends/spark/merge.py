@@ -26,7 +26,8 @@ def merge_rows(
     """Insert new rows, replace those that changed, leave all others as they are.
 
     Rows that say nothing new are left out beforehand: Delta rewrites every file in which a row has
-    the id of a source row, whether the row is updated or not.
+    the id of a source row, whether the row is updated or not. Where only touched rows are kept, a
+    row that is touched no more is removed.
     """
     assert target.id is not None
     id = quoted(target.id)
@@ -35,7 +36,12 @@ def merge_rows(
     merge = changed.alias("source").mergeInto(
         place.sql, expr(f"source.{id} = {place.in_merge}.{id}")
     )
-    merge = merge.whenMatched().updateAll().whenNotMatched().insertAll()
+    if target.touched_only:
+        touched = expr(f"source.{quoted(target.touched)}")
+        merge = merge.whenMatched(~touched).delete()
+        merge = merge.whenMatched(touched).updateAll().whenNotMatched(touched).insertAll()
+    else:
+        merge = merge.whenMatched().updateAll().whenNotMatched().insertAll()
     if target.evolve:
         merge = merge.withSchemaEvolution()
     with saying(frame.sparkSession, commit):

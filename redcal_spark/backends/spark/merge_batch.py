@@ -5,7 +5,7 @@ Spark Connect pickles it and runs it at the server, so that it holds plain data 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, Window
@@ -30,6 +30,8 @@ EXAMPLES = 5
 class MergeBatch:
     """Upserts the rows of a batch, and with the change data feed deletes those that were deleted.
 
+    Where only touched rows are kept, it deletes those that are touched no more, too.
+
     sql, in_merge: the target in SQL, and in the conditions of a MERGE. stream: the name under which
     the target knows which batches it has: Delta skips one that it has already.
     """
@@ -51,8 +53,10 @@ class MergeBatch:
         kept = latest.where(~col(DELETED)).drop(DELETED)
         if not self._check(latest):
             return  # an OPTIMIZE, say, brings no rows
-        rows = apply_to_frame(kept, self.pair, self.names, self.skip)
-        source = rows.withColumn(DELETED, lit(False))
+        names = replace(self.names, touched_only=False)
+        rows = apply_to_frame(kept, self.pair, names, self.skip)
+        untouched = ~col(quoted(names.touched)) if self.names.touched_only else lit(False)
+        source = rows.withColumn(DELETED, untouched)
         if self.feed:
             gone = latest.where(DELETED).select(quoted(self.id), lit(True).alias(DELETED))
             source = source.unionByName(gone.distinct(), allowMissingColumns=True)
@@ -84,7 +88,7 @@ class MergeBatch:
 
         def merge() -> None:
             merging: Any = source.alias("source").mergeInto(self.sql, expr(equal))
-            if self.feed:
+            if self.feed or self.names.touched_only:
                 merging = merging.whenMatched(deleted).delete()
             merging = merging.whenMatched(~deleted).update(values)
             merging.whenNotMatched(~deleted).insert(values).merge()

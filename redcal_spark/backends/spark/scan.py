@@ -3,82 +3,95 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from functools import cached_property
+from math import ceil
 
 from pyspark.sql import DataFrame
-from pyspark.sql.functions import col
 
 from redcal_spark.algorithms.engine import Engine
 from redcal_spark.backends.inputs import columns_read
 from redcal_spark.backends.local.backend import LocalScan
-from redcal_spark.backends.names import quoted
-from redcal_spark.backends.spark.engine import SparkEngine, scans_of
-from redcal_spark.backends.spark.frames import nameless, vectors
-from redcal_spark.backends.spark.scratch import Scratch
+from redcal_spark.backends.spark.budget import budget_of
+from redcal_spark.backends.spark.cells import DDL, KINDS
+from redcal_spark.backends.spark.engine import Room, SparkEngine
+from redcal_spark.backends.spark.lazy import blocks_at_driver, scans_of
+from redcal_spark.backends.spark.scratch import Scratch, Statistics, merged
 from redcal_spark.backends.spark.ship import ship_package
+from redcal_spark.backends.spark.source import Source, frame_source
 from redcal_spark.backends.spark.stored_blocks import Stored
-from redcal_spark.backends.spark.tasks import DDL, HistoryTask, ScanTask, blocks_of
-from redcal_spark.core.blocks import Block
+from redcal_spark.backends.spark.tasks import HistoryTask, ScanTask
 from redcal_spark.core.columns import Layout
 from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.history import Holdout, Point, added, points, segments
 from redcal_spark.core.kernel import BlockScan
 from redcal_spark.core.metrics import Totals
-from redcal_spark.core.packing import unpack_changes, unpack_gathered
+from redcal_spark.core.packing import (
+    gathered_of,
+    gathered_parts,
+    pack,
+    pack_changes,
+    unpack,
+    unpack_changes,
+)
 from redcal_spark.core.problem import Problem
 from redcal_spark.core.scan import ScanResult
 from redcal_spark.core.splits import Split
-from redcal_spark.settings import DRIVER_BUDGET
+from redcal_spark.settings import DRIVER_BUDGET, DriverBudget
 
 log = logging.getLogger(__name__)
 
 
 class SparkScan:
-    """The one scan of a DataFrame: its counts, and its active rows in scratch.
+    """The one scan of a table's rows: their counts, and the active ones in scratch.
 
-    What follows is done at the driver if the active rows of both splits fit its budget.
+    driver_budget: bytes of rows that the driver may hold. What is active in both splits is worked
+    on there if it fits; else ReDCal's events come one by one, and other passes are jobs.
     """
 
     def __init__(
         self,
-        frame: DataFrame,
+        rows: DataFrame | Source,
         problem: Problem,
         layout: Layout,
         scratch: Scratch,
-        driver_budget: int = DRIVER_BUDGET,
+        driver_budget: DriverBudget = "auto",
         threads: int | None = None,
         split: Split | None = None,
     ):
         ship_package(scratch.spark)
         self.layout = layout
         self.scratch = scratch
-        self.driver_budget = driver_budget
         self.threads = threads
         self.replayed = 0
         scanner = problem.scanner(layout, split)
         self._rules = scanner.rules
-        names = columns_read(layout.columns, split)
-        chosen = frame.select(*map(quoted, names))
-        task = ScanTask(scanner, tuple(names), vectors(chosen))
-        self.written = scratch.write(nameless(chosen).mapInArrow(task, DDL))
+        self._grouped = scanner.by_event
+        source = (
+            rows
+            if isinstance(rows, Source)
+            else frame_source(rows, columns_read(layout.columns, split))
+        )
         self.gathered = ScanResult.nothing(scanner.rules, layout.n_classes)
-        self.bytes = 0
-        for _, data in scratch.collected(self.written.where(col("kind") == "statistics")):
-            part, size = unpack_gathered(data)
-            self.gathered.merge(part)
-            self.bytes += size
+        told = Statistics("scan", len(pack(*gathered_parts(self.gathered))))
+        self.written = scratch.write(
+            lambda sink: source.frame.mapInArrow(
+                ScanTask(scanner, source.names, source.vectors, source.reader, sink), DDL
+            ),
+            told,
+        )
+        for data in self.written.told.statistics:
+            self.gathered.merge(gathered_of(*unpack(data)))
+        self.bytes = self.written.told.bytes.total()
         scratch.counters.scratch_bytes += self.bytes
+        self.driver_budget = budget_of(driver_budget)
 
     @property
     def row_bytes(self) -> int:
-        """Of a packed row."""
-        d = self.layout.n_classes
-        return 8 * d + (4 * d if self.layout.label == "vector" else 4)
-
-    @property
-    def active_rows(self) -> int:
-        """Of both splits."""
-        return self.bytes // self.row_bytes
+        """Of a row at the driver: packed, its actions, and its events."""
+        d, losses = self.layout.n_classes, self._rules.losses
+        known = 2 * losses.action_type.itemsize + losses.event_type.itemsize
+        return 8 * d + (4 * d if self.layout.label == "vector" else 4) + known * len(losses)
 
     @property
     def fits_the_driver(self) -> bool:
@@ -86,33 +99,42 @@ class SparkScan:
         return self.bytes <= self.driver_budget
 
     def engine(self, problem: Problem, watched: bool = False) -> Engine:
-        """Local if the active rows of both splits fit the driver's budget, else distributed."""
-        if self.fits_the_driver:
+        """Local if all active rows fit the driver's budget, else on Spark.
+
+        ReDCal's rows stay in scratch until their events are chosen.
+        """
+        if self.fits_the_driver and not self._grouped:
             log.info("handing over: %s bytes of active rows go to the driver", f"{self.bytes:,}")
-            return self._at_the_driver.engine(problem)
-        fit, budget = self.gathered.fit, self.driver_budget
+            return self._at_the_driver(KINDS).engine(problem)
+        fit = self.gathered.fit
         stored = Stored(self.scratch, self.written, problem.fitting_rules(self.layout))
-        counts = list(fit.totals.events)
-        return SparkEngine(stored, fit.rows, counts, self.row_bytes, budget, self.threads)
+        eta = problem.parameters.resolve(fit.rows, self.layout.n_classes).eta
+        large = 0 if eta is None else ceil(eta * fit.rows)
+        room = Room(self.driver_budget // self.row_bytes, max(1, large), self.threads)
+        totals = fit.totals if watched else None
+        return SparkEngine(stored, fit.rows, room, grouped=self._grouped, totals=totals)
 
     def rows_at_hand(self) -> list[BlockScan] | None:
-        return self._at_the_driver.rows_at_hand() if self.fits_the_driver else None
+        if not self.fits_the_driver:
+            return None
+        return self._at_the_driver(("fit",)).rows_at_hand()
 
-    @cached_property
-    def _at_the_driver(self) -> LocalScan:
-        """The scan with the active rows of both splits, collected."""
-        blocks: dict[str, list[Block]] = {"fit": [], "holdout": []}
-        with self.scratch.counters.timed("collect") as made:
-            made.rows, made.bytes = self.active_rows, self.bytes
-            for kind, data in self.scratch.collected(self._active):
-                blocks[kind] += blocks_of([data])
-        for kind, part in (("fit", self.gathered.fit), ("holdout", self.gathered.holdout)):
-            part.scans = scans_of(blocks[kind], self._rules, self.threads)
+    def _at_the_driver(self, kinds: Sequence[str]) -> LocalScan:
+        """The scan with the active rows of some splits, collected; once."""
+        for kind in kinds:
+            part = self.gathered.fit if kind == "fit" else self.gathered.holdout
+            if kind not in self._collected:
+                self._collected.add(kind)
+                with self.scratch.counters.timed("collect") as made:
+                    blocks = blocks_at_driver(self.written, kind, None, self.threads)
+                    made.rows = sum(block.rows for block in blocks)
+                    made.bytes = self.written.told.bytes[kind]
+                part.scans = scans_of(blocks, self._rules, self.threads)
         return LocalScan(self.gathered, self.layout, self.threads)
 
-    @property
-    def _active(self) -> DataFrame:
-        return self.written.where(col("kind") != "statistics")
+    @cached_property
+    def _collected(self) -> set[str]:
+        return set()
 
     def again(self, problem: Problem) -> None:
         """Their totals would take a job over the rows, which is what a scan is."""
@@ -122,18 +144,29 @@ class SparkScan:
         self.scratch.close()
 
     def histories(self, pair: Fitted, seen: list[Point] | None) -> dict[str, list[Point]]:
-        """The one pass after the fit, over the active rows of both splits where they are."""
-        self.replayed = self.active_rows
-        if self.fits_the_driver:
-            return self._at_the_driver.histories(pair, None)
-        parts, pairing = self.gathered.parts, Holdout(self.layout.label == "vector")
-        holdout = {name: pairing if name == "holdout" else None for name in parts}
+        """The one pass after the fit: at the driver if that takes no job, else where rows are."""
+        parts = self.gathered.parts
+        kinds = [name for name in parts if name != "fit" or seen is None]
+        size = sum(self.written.told.bytes[kind] for kind in kinds)
+        if size <= min(self.driver_budget, DRIVER_BUDGET):
+            here = self._at_the_driver(kinds)
+            histories = here.histories(pair, seen)
+            self.replayed = here.replayed
+            return histories
+        histories = {} if seen is None else {"fit": seen}
+        self.replayed = sum(self.written.told.rows[kind] for kind in kinds)
+        pairing = Holdout(self.layout.label == "vector")
         cut = segments(pair.log, self.gathered.fit.rows)
-        task = HistoryTask(pair.rules, tuple(tuple(segment) for segment in cut))
-        changes: dict[str, list[list[Totals]]] = {name: [] for name in parts}
-        for kind, data in self.scratch.collected(self._active.mapInArrow(task, DDL)):
+        patches = tuple(tuple(segment) for segment in cut)
+        nothing = Totals.none(pair.rules.losses, self.layout.n_classes)
+        told = Statistics("changes", len(cut) * len(kinds) * len(pack_changes([nothing])))
+        changes: dict[str, list[list[Totals]]] = {name: [] for name in kinds}
+        frame = merged(
+            self.written.passed(lambda cells: HistoryTask(pair.rules, patches, cells), kinds), told
+        )
+        for kind, data in self.scratch.collected(frame):
             changes[kind].append(unpack_changes(data))
-        return {
-            name: points(part.totals, cut, added(changes[name], len(cut)), holdout[name])
-            for name, part in parts.items()
-        }
+        for kind in kinds:
+            summed, holdout = added(changes[kind], len(cut)), pairing if kind == "holdout" else None
+            histories[kind] = points(parts[kind].totals, cut, summed, holdout)
+        return histories

@@ -9,25 +9,41 @@ import shutil
 import socket
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col
 
 from redcal_spark.backends.counters import Counters
 from redcal_spark.backends.names import ADDRESS, quoted
 from redcal_spark.backends.processes import start_of
+from redcal_spark.backends.spark.cells import DDL, KINDS, SeenTask, SinkOf
 from redcal_spark.backends.spark.errors import over_scratch
-from redcal_spark.backends.spark.tasks import DDL
+from redcal_spark.backends.spark.ship import ship_package
+from redcal_spark.backends.spark.statistics import Kind, MergeTask
+from redcal_spark.backends.spark.written import Told, Written, WrittenFiles, WrittenRows
 from redcal_spark.errors import UsageError
 from redcal_spark.settings import setting
 
 PREFIX = "redcal_scratch"
+LARGE = 2**20  # bytes that a task says of its rows, from which on others add them up
+TOGETHER = 256 * 2**20  # bytes that the driver gets of these
 LEASE = timedelta(hours=48)  # older scratch of another host is nobody's
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What the tasks of a job say of their rows, and about how many bytes each."""
+
+    kind: Kind
+    bytes: int = 0
 
 
 class Scratch:
@@ -40,9 +56,31 @@ class Scratch:
         self.name = run_name()
         self._made: list[str] = []
 
-    def write(self, frame: DataFrame) -> DataFrame:
-        """Write blocks and read them back with a known schema; nothing is computed twice."""
+    @cached_property
+    def direct(self) -> bool:
+        """Whether tasks may write files of their own: a folder that driver and workers see."""
+        if self.place is None or not is_path(self.place) or ADDRESS.match(self.place):
+            return False
+        return is_local(self.spark) or shared(self.spark, self.place, self.name)
+
+    def write(self, job: Callable[[SinkOf], DataFrame], told: Statistics) -> Written:
+        """Write what the tasks of a job put into the sink that it is given.
+
+        What they say of it comes from the same committed write: a task that was tried twice counts
+        once.
+        """
         place = self._next()
+        if self.direct:
+            os.makedirs(place)
+            with over_scratch(place, self.name, from_input=len(self._made) == 1):
+                rows = list(self._collected(merged(job(SinkOf(place)), told)))
+            return WrittenFiles(self.spark, place, Told(rows))
+        frame = self._written(job(SinkOf()), place)
+        small = frame.where(~col("kind").isin(list(KINDS)))
+        return WrittenRows(frame, self.collected, Told(self.collected(merged(small, told))))
+
+    def _written(self, frame: DataFrame, place: str) -> DataFrame:
+        """Write blocks and read them back with a known schema; nothing is computed twice."""
         self.counters.jobs += 1
         writer = (
             frame.write.option("compression", "none")
@@ -63,9 +101,12 @@ class Scratch:
 
     def collected(self, frame: DataFrame) -> Iterator[tuple[str, Any]]:
         """Rows of (kind, data) at the driver."""
-        self.counters.jobs += 1
         with over_scratch(str(self.place), self.name):
-            table: pa.Table = frame.select("kind", "data").toArrow()
+            yield from self._collected(frame)
+
+    def _collected(self, frame: DataFrame) -> Iterator[tuple[str, Any]]:
+        self.counters.jobs += 1
+        table: pa.Table = frame.select("kind", "data").toArrow()
         for kind, data in zip(table.column("kind"), table.column("data"), strict=True):
             yield kind.as_py(), data.as_buffer()
 
@@ -131,15 +172,42 @@ def _in_sql(name: str) -> str:
     return ".".join(map(quoted, name.split(".")))
 
 
+def is_local(spark: SparkSession) -> bool:
+    """Whether the workers are this machine."""
+    try:
+        return str(spark.conf.get("spark.master", "")).startswith("local")
+    except PySparkException:
+        return False
+
+
 def _local_place(spark: SparkSession) -> str | None:
     """A temporary folder is good enough where the workers are this machine."""
+    return str(Path(tempfile.gettempdir(), "redcal-scratch")) if is_local(spark) else None
+
+
+def shared(spark: SparkSession, place: str, name: str) -> bool:
+    """Whether a worker sees a folder of the driver's, and the driver what a worker writes there."""
+    folder = Path(place, name, "seen")
     try:
-        master = spark.conf.get("spark.master", "")
-    except PySparkException:
-        return None
-    if str(master).startswith("local"):
-        return str(Path(tempfile.gettempdir(), "redcal-scratch"))
-    return None
+        folder.mkdir(parents=True)
+        (folder / "driver").write_text(name)
+    except OSError:
+        return False
+    ship_package(spark)
+    ask = SeenTask(str(folder), name)
+    answer = spark.range(0, 1, 1, 1).mapInArrow(ask, DDL).toArrow()["data"][0].as_py()
+    try:
+        return bool(answer) and (folder / "worker").read_text() == name
+    except OSError:
+        return False
+
+
+def merged(frame: DataFrame, told: Statistics) -> DataFrame:
+    """What tasks say, added up on workers where it is much: the driver's memory is not theirs."""
+    if told.bytes < LARGE:
+        return frame
+    parts = max(1, min(8, TOGETHER // told.bytes))
+    return frame.repartition(parts, "portion").mapInArrow(MergeTask(told.kind), DDL)
 
 
 def run_name() -> str:

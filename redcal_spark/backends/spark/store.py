@@ -27,6 +27,7 @@ from redcal_spark.backends.names import Place, problem_of_target, quoted
 from redcal_spark.backends.spark.errors import message_of
 from redcal_spark.backends.spark.frames import arrow_schema
 from redcal_spark.backends.spark.join import join_frames
+from redcal_spark.backends.spark.locations import at_location
 from redcal_spark.backends.spark.merge import cluster, merge_rows
 from redcal_spark.backends.spark.small_tables import SparkSmallTables
 from redcal_spark.backends.spark.tables import (
@@ -68,7 +69,13 @@ class SparkStore(SparkSmallTables):
         if place.is_here and not Path(name, "_delta_log").is_dir():
             return self._open_files(name, version, separator, fractions)
         table, why = self._seen(name, version) if place.is_here else (None, None)
-        identity = self._pinned(name, place, version, why) if table is None else table.identity()
+        unseen = f"this process cannot read it: {why}" if why else f"{name} is not a path here"
+        if table is not None:
+            identity = table.identity()
+        else:
+            identity, location = self._pinned(name, place, version, why)
+            if not place.is_path:
+                table, unseen = at_location(self.spark, place, location, identity, self._seen)
         reader = self.spark.read.option("versionAsOf", str(identity["version"]))
 
         def frame() -> DataFrame:
@@ -77,7 +84,7 @@ class SparkStore(SparkSmallTables):
             return reader.table(place.sql)
 
         newest = partial(self._newest, name)
-        return SparkTable(name, frame, lambda: identity, table, newest)
+        return SparkTable(name, frame, lambda: identity, table, newest, unseen)
 
     def _newest(self, name: str) -> int:
         return int(self.history(name, 1)[0]["version"])
@@ -131,8 +138,8 @@ class SparkStore(SparkSmallTables):
 
     def _pinned(
         self, name: str, place: Place, version: int | str | None, why: InputError | None
-    ) -> dict[str, Any]:
-        """The version to read, as a number, so that every pass reads the same rows.
+    ) -> tuple[dict[str, Any], str]:
+        """The version to read, as a number, so that every pass reads the same rows; its location.
 
         why: what is wrong with it in other eyes, told if Spark cannot read it either. Times are
         those of Delta's history: of the files of the log.
@@ -148,7 +155,8 @@ class SparkStore(SparkSmallTables):
         with explained(refusal):
             entries = self.spark.sql(f"DESCRIBE HISTORY {place.sql}").select("version", "timestamp")
             versions = [(int(r["version"]), _utc(r["timestamp"])) for r in entries.collect()]
-            detail = self.spark.sql(f"DESCRIBE DETAIL {place.sql}").select("id").collect()[0]
+            found = self.spark.sql(f"DESCRIBE DETAIL {place.sql}")
+            detail = found.select("id", "location").collect()[0]
         newest = max(v for v, _ in versions)
         if version is None:
             chosen = newest
@@ -159,7 +167,8 @@ class SparkStore(SparkSmallTables):
             chosen = version
         else:
             chosen = version_at(name, versions, version)
-        return {"kind": "delta", "table": name, "version": int(chosen), "id": detail["id"]}
+        identity = {"kind": "delta", "table": name, "version": int(chosen), "id": detail["id"]}
+        return identity, str(detail["location"])
 
     def join(
         self, main: SparkTable, sides: Sequence[Side], id: str, policy: Literal["error", "inner"]
@@ -287,6 +296,8 @@ class SparkStore(SparkSmallTables):
                 self._mark(place, name, commit)
             return version_just_written(self, name, commit)
         mode: Mode = "append" if target.mode == "append" else "overwrite"
+        if target.mode == "merge" and target.touched_only:
+            frame = frame.where(col(quoted(target.touched)))
         if mode == "append":
             frame = frame.withColumn(RUN_ID, lit(commit.run_id))
         new = old is None and not place.is_path

@@ -45,7 +45,7 @@ class SparkTable:
 
     newest: asks for the newest version of a Delta table.
     seen: the same table as this process sees it without Spark, if it can. It says what files hold
-    and what is wrong with them, in the words of the embedded store.
+    and what is wrong with them, in the words of the embedded store. unseen: why it cannot.
     """
 
     def __init__(
@@ -55,12 +55,14 @@ class SparkTable:
         identity: Callable[[], dict[str, Any]],
         seen: Table | None = None,
         newest: Callable[[], int] | None = None,
+        unseen: str = "its rows are not simply those of one table",
     ):
         self.name = name
         self._newest = newest
         self.identity = identity
         self._read = frame
-        self._seen = seen
+        self.seen = seen
+        self.unseen = unseen
 
     @cached_property
     def frame(self) -> DataFrame:
@@ -77,7 +79,7 @@ class SparkTable:
 
     @property
     def _files(self) -> FileTable | None:
-        return self._seen if isinstance(self._seen, FileTable) else None
+        return self.seen if isinstance(self.seen, FileTable) else None
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """The rows at the driver: for small tables."""
@@ -117,8 +119,8 @@ class SparkTable:
             version, newest = self.identity()["version"], self._newest()
             if version < newest:
                 return vacuumed(self.name, version, newest)
-        if isinstance(self._seen, DeltaRsTable):
-            lost = next((f for f in self._seen.files() if not Path(f).exists()), None)
+        if isinstance(self.seen, DeltaRsTable):
+            lost = next((f for f in self.seen.files() if not Path(f).exists()), None)
             if lost is not None:
                 return InputError(f"{self.name}: cannot be read: {lost}: No such file or directory")
         text = message_of(err)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 try:
@@ -24,19 +24,29 @@ except ImportError as err:
         "before Spark starts"
     ) from None
 
+from redcal_spark.backends.spark.cells import (
+    AS_ROWS,
+    FROM_ROWS,
+    STATISTICS,
+    Batches,
+    FromFiles,
+    FromRows,
+    Packer,
+    SinkOf,
+    row,
+)
 from redcal_spark.core.additive import Array
-from redcal_spark.core.blocks import Block
 from redcal_spark.core.columns import Layout
 from redcal_spark.core.events import Disagreement
 from redcal_spark.core.history import Measured, added
 from redcal_spark.core.kernel import Rules, event_counts
 from redcal_spark.core.metrics import Totals
-from redcal_spark.core.output_columns import OutputNames, extend
+from redcal_spark.core.output_columns import OutputNames
+from redcal_spark.core.output_columns import added as added_columns
 from redcal_spark.core.packing import (
+    gathered_parts,
     pack,
-    pack_block,
     pack_changes,
-    pack_gathered,
     unpack_block,
 )
 from redcal_spark.core.patches import Patch
@@ -46,38 +56,42 @@ from redcal_spark.core.rows import Rows
 from redcal_spark.core.scan import Scanner, ScanResult
 from redcal_spark.core.sums import gap_sums, residuals, sums
 
-SCHEMA = pa.schema([("kind", pa.string()), ("rows", pa.int64()), ("data", pa.binary())])
-BLOCK_BYTES = 4 * 2**20  # a cell; larger ones overrun the JVM's heap
-DDL = "kind string, rows bigint, data binary"
-
-Kind = Literal["fit", "holdout", "statistics"]
-Batches = Iterable[pa.RecordBatch]
+Question = Literal["events", "residuals", "gaps", "sums"]
+Keep = Literal["all", "active", "frozen"] | Disagreement
+CellSource = FromRows | FromFiles
+Reader = Callable[[Batches], Iterator[pa.RecordBatch]]
 
 
 @dataclass(frozen=True)
 class ScanTask:
-    """The one scan of the table: counts, and the active rows of both splits as blocks."""
+    """The one scan of the table: counts, and the active rows of both splits as cells.
+
+    reader: what comes to the task names its share of the files, and this reads them.
+    """
 
     scanner: Scanner
     names: tuple[str, ...]  # of the columns, which travel without
     vectors: tuple[str, ...] = ()  # columns that hold Spark ML vectors
+    reader: Reader | None = None
+    sink: SinkOf = AS_ROWS
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        total = ScanResult.nothing(self.scanner.rules, self.scanner.layout.n_classes)
-        active_bytes = 0
-        packers = {"fit": Packer("fit"), "holdout": Packer("holdout")}
-        for batch in batches:  # a task cannot know the numbers of its rows
+        scanner = self.scanner
+        total = ScanResult.nothing(scanner.rules, scanner.layout.n_classes)
+        sink, losses = self.sink(), scanner.rules.losses if scanner.by_event else None
+        packers = Packer("fit", sink, losses), Packer("holdout", sink)
+        for batch in batches if self.reader is None else self.reader(batches):
             rows = dense_batch(batch.rename_columns(self.names), self.vectors)
-            result = self.scanner((None, rows))
-            for name, part in (("fit", result.fit), ("holdout", result.holdout)):
+            result = scanner((None, rows))  # a task cannot know the numbers of its rows
+            for packer, part in zip(packers, (result.fit, result.holdout), strict=True):
                 for scan in part.scans:
-                    active_bytes += scan.active.nbytes
-                    yield from packers[name].add(scan.active)
+                    yield from packer.add(scan.active, scan.classified[1])
                 part.scans = []
             total.merge(result)
-        for packer in packers.values():
-            yield from packer.flush()
-        yield row("statistics", total.rows, pack_gathered(total, active_bytes))
+        for packer in packers:
+            yield from packer.close()
+        yield from sink.close()
+        yield row(STATISTICS, total.rows, pack(*gathered_parts(total)))
 
 
 @dataclass(frozen=True)
@@ -92,15 +106,22 @@ class BlockState:
     round: int | None = None
 
     def rows(self, packed: Any) -> Rows:
-        rows = Rows(unpack_block(packed), self.rules)
+        rows = Rows(unpack_block(packed), self.rules, own=not self.patches)
         if self.round is not None:
             rows.frozen, rows.round = np.arange(len(rows)), self.round
         for patch in self.patches:
             rows.apply(patch)
         return rows
 
-
-Question = Literal["events", "residuals", "gaps", "sums"]
+    def rows_of(self, packed: Any, model: int) -> Rows:
+        """The same in a region: all rows are in it, and the other model does not matter."""
+        mine = [patch for patch in self.patches if patch.model == model]
+        rows = Rows.of_model(unpack_block(packed), self.rules, model, own=not mine)
+        for patch in mine:
+            whole = patch.kind == "reconcile"
+            index = np.arange(len(rows)) if whole else rows.acted_on(patch)
+            rows.shift(model, index, patch.shift)
+        return rows
 
 
 @dataclass(frozen=True)
@@ -110,42 +131,49 @@ class AskTask:
     state: BlockState
     question: Question
     model: int = 0
+    source: CellSource = FROM_ROWS
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         total: dict[str, Array] = {}
         count = size = 0
-        for packed in cells(batches):
-            rows = self.state.rows(packed)
+        for _, packed in self.source(batches):
+            if self.question == "residuals":
+                rows = self.state.rows_of(packed, self.model)
+            else:
+                rows = self.state.rows(packed)
             count, size = count + len(rows), size + len(packed)
             add_up(total, answer(rows, self.question, self.model))
-        yield row("statistics", count, pack({"rows": count, "bytes": size}, total))
+        yield row(STATISTICS, count, pack({"rows": count, "bytes": size}, total))
 
 
 @dataclass(frozen=True)
 class KeepTask:
-    """The rows as patched so far, as blocks again: all, the active ones, or those of an event."""
+    """The rows as patched so far, as cells again: all, the active ones, or those of an event.
+
+    Active ones are grouped by their events.
+    """
 
     state: BlockState
-    keep: Literal["all", "active", "frozen"] | Disagreement
+    keep: Keep
+    source: CellSource = FROM_ROWS
+    sink: SinkOf = AS_ROWS
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        packer = Packer("fit")
+        sink, losses = self.sink(), self.state.rules.losses
+        packer = Packer("fit", sink, losses if self.keep == "active" else None)
         total: dict[str, Array] = {}
         count = size = 0
-        for packed in cells(batches):
+        for _, packed in self.source(batches):
             rows = self.state.rows(packed)
-            index = self._index(rows)
-            kept = rows.take(index)
+            size += len(packed)
+            kept = rows.take(self._index(rows))
             count += len(kept)
             if kept.y is not None and len(kept):
                 add_up(total, answer(kept, "sums"))
-            if self.keep in ("all", "active"):
-                add_up(total, answer(rows, "events"))
-            block = kept.current()
-            size += block.nbytes
-            yield from packer.add(block)
-        yield from packer.flush()
-        yield row("statistics", count, pack({"rows": count, "bytes": size}, total))
+            yield from packer.add(kept.current(), kept.events)
+        yield from packer.close()
+        yield from sink.close()
+        yield row(STATISTICS, count, pack({"rows": count, "bytes": size}, total))
 
     def _index(self, rows: Rows) -> Any:
         if self.keep == "all":
@@ -161,29 +189,26 @@ class HistoryTask:
 
     rules: Rules
     segments: tuple[tuple[Patch, ...], ...]
+    source: CellSource = FROM_ROWS
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        total: dict[Kind, list[Totals | None]] = {}
-        measured: dict[Kind, Measured] = {}
-        for batch in batches:
-            kinds = batch.column(batch.schema.get_field_index("kind")).to_pylist()
-            for kind, packed in zip(kinds, cells([batch]), strict=True):
-                block = unpack_block(packed)
-                if kind not in measured:
-                    holdout = kind == "holdout"
-                    measured[kind] = Measured(
-                        self.segments, self.rules, block.n_classes, paired=holdout
-                    )
-                changes = measured[kind].changes(block)
-                known = total.setdefault(kind, [None] * len(changes))
-                total[kind] = added([[t for t in known if t is not None], changes], len(changes))
+        total: dict[str, list[Totals | None]] = {}
+        measured: dict[str, Measured] = {}
+        for kind, packed in self.source(batches):
+            block = unpack_block(packed)
+            if kind not in measured:
+                paired = kind == "holdout"
+                measured[kind] = Measured(self.segments, self.rules, block.n_classes, paired)
+            changes = measured[kind].changes(block)
+            known = total.setdefault(kind, [None] * len(changes))
+            total[kind] = added([[t for t in known if t is not None], changes], len(changes))
         for kind, summed in total.items():
             yield row(kind, 0, pack_changes([t for t in summed if t is not None]))
 
 
 @dataclass(frozen=True)
 class ApplyTask:
-    """Rows with their reconciled scores and actions: a pure map."""
+    """Rows with their reconciled scores and actions: a pure map. reader: as of `ScanTask`."""
 
     layout: Layout
     rules: Rules
@@ -193,26 +218,28 @@ class ApplyTask:
     skip: bool
     vectors: tuple[str, ...] = ()
     roles: Roles = UNKNOWN
+    reader: Reader | None = None
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        for batch in batches:  # a task cannot know the numbers of its rows
+        for batch in batches if self.reader is None else self.reader(batches):
             problems = BadRows()
-            rows = dense_batch(batch.rename_columns(self.names), self.vectors)
-            extended = extend(
-                rows,
+            named = batch.rename_columns(self.names)
+            new = added_columns(
+                dense_batch(named, self.vectors),
                 self.layout,
                 self.rules,
                 self.log,
                 self.new,
                 problems,
-                None,
+                None,  # a task cannot know the numbers of its rows
                 self.skip,
                 self.roles,
             )
             if not self.skip:
                 problems.raise_if_any("the data", "\n  (in one batch; others may have more)")
-            columns = [*batch.columns, *extended.columns[batch.num_columns :]]
-            yield pa.RecordBatch.from_arrays(columns, names=extended.schema.names)
+            rows = new.beside(named, self.new)
+            if rows.num_rows:
+                yield rows
 
 
 @dataclass(frozen=True)
@@ -277,47 +304,3 @@ def answer(rows: Rows, question: Question, model: int = 0) -> dict[str, Array]:
 def add_up(total: dict[str, Array], more: dict[str, Array]) -> None:
     for name, array in more.items():
         total[name] = total[name] + array if name in total else array
-
-
-@dataclass
-class Packer:
-    """Collects rows and gives them back as packed blocks of a few MB."""
-
-    kind: Kind
-    _waiting: list[Block] = field(default_factory=list)
-    _bytes: int = 0
-
-    def add(self, block: Block) -> Iterator[pa.RecordBatch]:
-        if not block.rows:
-            return
-        size = max(1, BLOCK_BYTES // max(1, block.nbytes // block.rows))
-        for piece in block.pieces(size):
-            if self._bytes + piece.nbytes > BLOCK_BYTES:
-                yield from self.flush()
-            self._waiting.append(piece)
-            self._bytes += piece.nbytes
-
-    def flush(self) -> Iterator[pa.RecordBatch]:
-        if self._waiting:
-            block = Block.concat(self._waiting)
-            self._waiting, self._bytes = [], 0
-            yield row(self.kind, block.rows, pack_block(block))
-
-
-def cells(batches: Batches) -> Iterator[memoryview]:
-    """The packed blocks of some rows, one by one, without copying them."""
-    for batch in batches:
-        column = batch.column(batch.schema.get_field_index("data"))
-        for cell in column:
-            yield memoryview(cell.as_buffer())
-
-
-def row(kind: Kind, rows: int, data: bytes) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays(
-        [pa.array([kind]), pa.array([rows], pa.int64()), pa.array([data], pa.binary())],
-        schema=SCHEMA,
-    )
-
-
-def blocks_of(cells_: Iterable[Any]) -> list[Block]:
-    return [unpack_block(cell) for cell in cells_]

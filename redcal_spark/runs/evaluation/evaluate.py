@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from redcal_spark import __version__
 from redcal_spark.backends.store import Table
 from redcal_spark.certificate.certify import Certificate, certify
 from redcal_spark.config.redaction import VARIABLE
-from redcal_spark.core.columns import ScoreColumns
 from redcal_spark.core.differences import Difference, Words
 from redcal_spark.core.metrics import Metrics, Totals
-from redcal_spark.core.output_columns import OutputNames
 from redcal_spark.errors import InputError, RedcalError, RunError, UsageError
 from redcal_spark.model.pair import ReconciledPair
 from redcal_spark.runs.evaluation.applied_model import Applied, applied_by, roles_applied
@@ -31,9 +29,11 @@ from redcal_spark.runs.evaluation.redone import (
 from redcal_spark.runs.evaluation.row_checks import (
     Written,
     check_rows,
+    has_all_rows,
     input_left,
     of_input,
     written_by,
+    written_totals,
 )
 from redcal_spark.runs.evaluation.side_checks import check_history, check_metrics, check_patches
 from redcal_spark.runs.job import Job
@@ -219,8 +219,8 @@ def _of_a_fit(job: Job, row: RunRow, written: Written | None, evaluation: Evalua
     expected = expected_of(job, row, identity, None) | redone.ledger
     why = None if source.why is None else f"which input it was: {source.why}"
     evaluation.checked.append(check_ledger(job, row, expected, why))
-    rows = None if written is None else of_input(job, written, source)
-    _certified(job, row, redone, rows, evaluation)
+    measured = None if written is None else of_input(job, written, source)
+    _certified(job, row, redone, measured if has_all_rows(job) else None, evaluation)
 
 
 def _redone(job: Job, row: RunRow, written: Written | None) -> tuple[Source, Redone] | str:
@@ -235,6 +235,8 @@ def _redone(job: Job, row: RunRow, written: Written | None) -> tuple[Source, Red
     assert why is not None
     if written is None:
         return f"the input of run {row.run_id} is gone, and it wrote no rows: {why}"
+    if job.config.output.rows == "touched":
+        return f"{why}; and {job.tables.table} has only the rows that were touched"
     if job.config.output.mode == "merge" and written.everything.count() != row.rows:
         return f"{why}; and {job.tables.table} has rows of other runs, and nothing separates them"
     try:
@@ -252,7 +254,7 @@ def _certified(
     totals: dict[str, Totals] = {}
     if rows is not None:
         try:
-            totals = _totals(job, rows)
+            totals = written_totals(job, rows)
         except RedcalError as err:
             evaluation.notes.append(f"the written rows cannot be measured: {err}")
     pair, points = redone.pair, redone.histories
@@ -275,25 +277,6 @@ def _certified(
         after = totals.get(split, history[-1].totals)
         first, last = (Metrics(one, pair.losses, pair.binary) for one in (history[0].totals, after))
         evaluation.metrics[split] = first, last
-
-
-def _totals(job: Job, rows: Table) -> dict[str, Totals]:
-    """The sums of the reconciled scores as they are written."""
-    problem = job.problem
-    names = problem.columns
-    new = OutputNames(names, problem.losses, job.config.output.suffix)
-    columns = replace(
-        names,
-        model_1=_same_form(names.model_1, new.of_model(1)),
-        model_2=_same_form(names.model_2, new.of_model(2)),
-    )
-    scan = job.scan_table(rows, replace(problem, columns=columns))
-    scan.close()
-    return {name: part.totals for name, part in scan.gathered.parts.items()}
-
-
-def _same_form(source: ScoreColumns, names: list[str]) -> ScoreColumns:
-    return names[0] if isinstance(source, str) else tuple(names)
 
 
 # --- a run that applied -------------------------------------------------------------------------
@@ -319,7 +302,9 @@ def _of_an_apply(
     if pair is not None and used.sure:
         expected |= {"status": pair.status, "patches": len(pair.log), "rounds": pair.log.rounds}
     done = job.store.written(job.tables.table, row.commit) if row.command == "apply" else None
-    if done is not None:  # a MERGE tells how many it changed, and nobody can count that again
+    if (
+        done is not None and job.config.output.rows == "all"
+    ):  # a MERGE tells how many it changed, and nobody can count that again
         expected["rows"] = done[1]
     why = None if isinstance(source, Source) else source
     evaluation.checked.append(check_ledger(job, row, expected, why))
@@ -340,8 +325,11 @@ def _applied_rows(
         if job.config.output.mode != "append":
             why = f"{name}: which rows a stream merged is not recorded"
             return Checked("rows", row.run_id, name, unchecked=[why])
-        source = input_left(job, row, written, STREAMED)
-    elif isinstance(source, str):
-        source = input_left(job, row, written, source)
+        source = STREAMED
+    if isinstance(source, str):
+        try:
+            source = input_left(job, row, written, source)
+        except InputError as err:
+            return Checked("rows", row.run_id, name, unchecked=[f"{source}; and {err}"])
     roles = roles_applied(source.job, row)
     return check_rows(job, row, written, source, used.pair, roles)

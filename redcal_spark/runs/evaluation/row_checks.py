@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from redcal_spark import __version__
+from redcal_spark.backends.inputs import columns_read
 from redcal_spark.backends.store import Table
 from redcal_spark.backends.target import RUN_ID, target_of
 from redcal_spark.backends.views import Made
+from redcal_spark.core.columns import ScoreColumns
 from redcal_spark.core.differences import Difference, differences
+from redcal_spark.core.metrics import Totals
 from redcal_spark.core.multiset import BucketGap, FetchTask, Keyed, SumTask, gap, unpacked
+from redcal_spark.core.output_columns import OutputNames
 from redcal_spark.core.roles import Roles
 from redcal_spark.errors import InputError, RedcalError, RunError
 from redcal_spark.model.pair import ReconciledPair
@@ -66,12 +71,24 @@ def written_by(job: Job, row: RunRow, last: str | None) -> Written | str:
 
 def input_left(job: Job, row: RunRow, written: Written, why: str) -> Source:
     """What the rows that were written still have of the input."""
-    rows = written.rows
-    problem = job.reading(rows, columns_of(job, row)).problem
+    rows, columns = written.rows, columns_of(job, row)
+    missing = {*columns.names(label=False)}.difference(rows.schema.names)
+    if missing:
+        names = ", ".join(map(repr, sorted(missing)))
+        raise InputError(f"{rows.name} has not the input's {names}, from which they are made")
+    problem = job.reading(rows, columns).problem
     new = target_of(job.config).names(problem.columns, problem.losses).all(job.skip)
     new += [RUN_ID] if written.append else []
     left = job.work.only(rows, [name for name in rows.schema.names if name not in new])
     return Source(job.reading(left, problem.columns), None, why)
+
+
+def has_all_rows(job: Job) -> bool:
+    """Whether the written rows are all rows, with all that splits and labels them."""
+    output, columns = job.config.output, job.problem.columns
+    scores = (*columns.of_model(1), *columns.of_model(2))
+    needed = {*columns_read(columns, job.split)}.difference(scores)
+    return output.rows == "all" and (output.columns is None or needed <= {*output.columns})
 
 
 def of_input(job: Job, written: Written, source: Source) -> Table:
@@ -82,11 +99,30 @@ def of_input(job: Job, written: Written, source: Source) -> Table:
     return job.work.with_ids(written.rows, source.table, job.config.input.id, True)
 
 
+def written_totals(job: Job, rows: Table) -> dict[str, Totals]:
+    """The sums of the reconciled scores as they are written."""
+    problem = job.problem
+    names = problem.columns
+    new = OutputNames(names, problem.losses, job.config.output.suffix)
+    columns = replace(
+        names,
+        model_1=_same_form(names.model_1, new.of_model(1)),
+        model_2=_same_form(names.model_2, new.of_model(2)),
+    )
+    scan = job.scan_table(rows, replace(problem, columns=columns))
+    scan.close()
+    return {name: part.totals for name, part in scan.gathered.parts.items()}
+
+
+def _same_form(source: ScoreColumns, names: list[str]) -> ScoreColumns:
+    return names[0] if isinstance(source, str) else tuple(names)
+
+
 def check_rows(
     job: Job, row: RunRow, written: Written, source: Source, pair: ReconciledPair, roles: Roles
 ) -> Checked:
     """All columns of all rows."""
-    id = job.config.input.id
+    id = target_of(job.config).id_written
     by = "whole rows" if id is None else repr(id)
     how = FROM_INPUT.format(source.table.name, by) if source.why is None else FROM_ROWS
     name = job.tables.table

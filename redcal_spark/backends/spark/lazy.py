@@ -1,0 +1,121 @@
+"""Lazy handover: the rows of an event come to the driver when the event is first chosen.
+
+A row that no patch has touched is as it was written, and so are its events. So the counts of the
+written groups stand until a group is taken over, and from then on the driver counts its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import numpy as np
+
+from redcal_spark.backends.counters import Counters
+from redcal_spark.backends.local.engine import LocalEngine
+from redcal_spark.backends.local.region import LocalRegion
+from redcal_spark.backends.spark.written import Written
+from redcal_spark.backends.threads import ordered
+from redcal_spark.core.blocks import Block
+from redcal_spark.core.events import Disagreement
+from redcal_spark.core.fixed_point import Ints
+from redcal_spark.core.groups import Grouping
+from redcal_spark.core.kernel import BlockScan, Rules, scan
+from redcal_spark.core.metrics import Totals
+from redcal_spark.core.packing import unpack_block
+
+PART = 65_536  # rows that the driver keeps in one piece
+
+
+class LazyEngine:
+    """The groups that were taken over, in memory, and the counts of those that were not.
+
+    most: rows that the driver may hold. large: rows that make an event worth a round.
+    """
+
+    def __init__(
+        self,
+        written: Written,
+        rules: Rules,
+        rows: int,
+        most: int,
+        large: int,
+        threads: int | None = None,
+        totals: Totals | None = None,
+        counters: Counters | None = None,
+    ):
+        groups = written.told.groups(rules.losses)
+        self._written, self._rules, self._threads = written, rules, threads
+        self._most, self._large = most, large
+        self._counters = counters or Counters()
+        self._grouping = Grouping(rules.losses)
+        self._rows, self._counts = groups.rows, groups.counts  # of what was not taken over yet
+        self._left: Ints = self._counts.sum(axis=0)
+        self.held = LocalEngine((), rows, rules, threads, totals)
+
+    def disagreements(self) -> list[Ints]:
+        left = self._grouping.by_loss(self._left)
+        return [a + b for a, b in zip(left, self.held.disagreements(), strict=True)]
+
+    def freeze(self, event: Disagreement) -> LocalRegion | None:
+        """The event's rows, all at the driver; None if they are too many."""
+        number = self._grouping.number(event.loss, event.a1, event.a2)
+        wanted = np.flatnonzero(self._counts[:, number])
+        if len(wanted) and not self._take(wanted):
+            return None
+        return self.held.freeze(event)
+
+    def _take(self, wanted: Ints) -> bool:
+        """Take groups over, whole, and with them those that will be wanted for certain."""
+        rows = int(self._rows[wanted].sum())
+        if self.held.held_rows + rows > self._most:
+            self.held.compact()
+        if self.held.held_rows + rows > self._most:
+            return False
+        room = self._most // 2 - self.held.held_rows - rows
+        certain = np.flatnonzero((self._counts >= self._large).any(axis=1))
+        more = np.setdiff1d(certain, wanted)
+        if len(more) and int(self._rows[more].sum()) <= room:
+            wanted = np.concatenate([wanted, more])
+        with self._counters.timed("collect") as made:
+            blocks = blocks_at_driver(self._written, "fit", wanted.tolist(), self._threads)
+            made.rows = sum(block.rows for block in blocks)
+            made.bytes = sum(block.nbytes for block in blocks)
+        self.held.add(scans_of(blocks, self._rules, self._threads))
+        self._left -= self._counts[wanted].sum(axis=0)
+        self._counts[wanted] = 0
+        self._rows[wanted] = 0
+        return True
+
+    def close(self) -> None:
+        self.held.close()
+
+
+def blocks_at_driver(
+    written: Written, kind: str, groups: Sequence[int] | None, threads: int | None
+) -> list[Block]:
+    """Blocks of our own, of some size each. Damage is noticed."""
+    blocks = ordered(unpack_block, written.fetch(kind, groups), threads)
+    return list(ordered(copied, joined(blocks), threads))
+
+
+def joined(blocks: Iterator[Block]) -> Iterator[list[Block]]:
+    """Small blocks in lists, each of enough rows for one piece of work."""
+    waiting: list[Block] = []
+    for block in blocks:
+        waiting.append(block)
+        if sum(each.rows for each in waiting) >= PART:
+            yield waiting
+            waiting = []
+    if waiting:
+        yield waiting
+
+
+def copied(blocks: Sequence[Block]) -> Block:
+    """One block that may be changed."""
+    whole = Block.concat(blocks)
+    return whole if len(blocks) > 1 else whole.take(np.arange(whole.rows))
+
+
+def scans_of(blocks: Sequence[Block], rules: Rules, threads: int | None) -> list[BlockScan]:
+    return list(ordered(partial(scan, rules=rules, everywhere=True), blocks, threads))
