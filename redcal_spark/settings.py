@@ -14,6 +14,7 @@ from functools import wraps
 from typing import Any, Literal, ParamSpec, TypeVar
 
 MAX_CLASSES = 16_384  # up to which products of scores and costs are exact
+MAX_MODELS = 16
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -135,6 +135,11 @@ def check_rows(target: Target, schema: pa.Schema, existing: Existing | None) -> 
         raise UsageError("\n".join(problems))
 
 
+def is_earlier(old: Existing | None, schema: pa.Schema) -> bool:
+    """Whether a side table is of an earlier release, which had fewer columns of the same."""
+    return old is not None and {*old.schema.names} < {*schema.names}
+
+
 def is_append_only(properties: Mapping[str, str]) -> bool:
     return properties.get("delta.appendOnly", "").lower() == "true"
 

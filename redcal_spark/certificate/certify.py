@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, get_args
 
-from redcal_spark.certificate import history_checks, log_checks, paired_checks
+from redcal_spark.certificate import history_checks, log_checks, paired_checks, sum_checks
 from redcal_spark.certificate.case import Case
 from redcal_spark.certificate.check import Check, Kind, Measure, SplitName, Verdict
 from redcal_spark.certificate.exact_numbers import Number, Root, at_least, fraction_of, text_of
@@ -297,7 +297,7 @@ def _sums(
     points: Sequence[Point],
     replayed: Totals | Sequence[Point] | None,
 ) -> Iterator[Check]:
-    yield _agree("sums", history_checks.sums(pair, points), split)
+    yield _agree("sums", sum_checks.sums(pair, points), split)
     yield _agree("untouched", history_checks.untouched(pair, points), split)
     other = None if replayed is None else history_checks.replay(points, replayed)
     yield _agree("replay", other, split)

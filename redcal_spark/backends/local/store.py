@@ -36,6 +36,7 @@ from redcal_spark.backends.target import (
     Target,
     check_rows,
     is_append_only,
+    is_earlier,
     short_partitions,
 )
 from redcal_spark.backends.views import OfRun
@@ -112,11 +113,16 @@ class DeltaRsStore(LocalSmallTables):
         commit: Commit,
     ) -> int:
         def put(table: str, rows: pa.RecordBatchReader) -> None:
+            changes: Literal["overwrite", "merge"] | None = None
+            if mode == "overwrite":
+                changes = "overwrite"
+            elif is_earlier(self.existing(table), rows.schema):
+                changes = "merge"
             write_deltalake(
                 table,
                 rows,
                 mode=mode,
-                schema_mode="overwrite" if mode == "overwrite" else None,
+                schema_mode=changes,
                 commit_properties=properties(commit),
             )
 

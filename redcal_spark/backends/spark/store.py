@@ -49,7 +49,14 @@ from redcal_spark.backends.store import (
     version_at,
     version_just_written,
 )
-from redcal_spark.backends.target import RUN_ID, Existing, Target, check_rows, is_append_only
+from redcal_spark.backends.target import (
+    RUN_ID,
+    Existing,
+    Target,
+    check_rows,
+    is_append_only,
+    is_earlier,
+)
 from redcal_spark.errors import InputError
 
 
@@ -203,7 +210,9 @@ class SparkStore(SparkSmallTables):
         """Write rows that are at the driver, into one file."""
         if (quick := self.quick(name)) is not None:
             return quick.write(name, schema, batches, mode, commit)
-        return self.write_frame(name, self.frame_of(schema, batches).coalesce(1), mode, commit)
+        rows = self.frame_of(schema, batches).coalesce(1)
+        evolve = mode == "append" and is_earlier(self.existing(name), schema)
+        return self.write_frame(name, rows, mode, commit, evolve=evolve)
 
     def write_frame(
         self, name: str, frame: DataFrame, mode: Mode, commit: Commit, *, evolve: bool = False
