@@ -24,6 +24,7 @@ KEYS = {
     "losses": "losses",
     "model_1": "input.model_1",
     "model_2": "input.model_2",
+    "models": "input.models",
     "label": "input.label",
     "id": "input.id",
     "classes": "input.classes",

@@ -105,6 +105,10 @@ class Existing:
     any_name: bool = False
     append_only: bool = False
 
+    def is_earlier(self, schema: pa.Schema) -> bool:
+        """Whether a side table is of an earlier release, which had fewer columns of the same."""
+        return {*self.schema.names} < {*schema.names}
+
 
 def target_of(config: Config) -> Target:
     """What a configuration says of its rows."""
@@ -133,11 +137,6 @@ def check_rows(target: Target, schema: pa.Schema, existing: Existing | None) -> 
         problems = _drift(target, delta_schema(target.with_run(schema)), existing)
     if problems:
         raise UsageError("\n".join(problems))
-
-
-def is_earlier(old: Existing | None, schema: pa.Schema) -> bool:
-    """Whether a side table is of an earlier release, which had fewer columns of the same."""
-    return old is not None and {*old.schema.names} < {*schema.names}
 
 
 def is_append_only(properties: Mapping[str, str]) -> bool:

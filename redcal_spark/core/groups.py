@@ -44,7 +44,7 @@ class Grouping:
 
     def of(self, events: Events) -> Index:
         """The group of every row, each of which is in some event."""
-        lines = events.reshape(-1, events.shape[-1])
+        lines = _lines(events)
         numbers = np.zeros(lines.shape[1], np.intp)
         for line in reversed(range(len(lines))):  # so that the first one has the last word
             hit = np.flatnonzero(lines[line] != self.losses.no_event)
@@ -56,7 +56,7 @@ class Grouping:
     def count(self, groups: Index, events: Events, into: Groups) -> None:
         """Add rows to what is known of the groups, in place."""
         into.rows[:] += np.bincount(groups, minlength=self.n_groups)
-        for line, codes in enumerate(events.reshape(-1, events.shape[-1])):
+        for line, codes in enumerate(_lines(events)):
             hit = np.flatnonzero(codes != self.losses.no_event)
             places = groups.take(hit) * self.n_events + codes.take(hit) + self.offsets[line]
             found, times = np.unique(places, return_counts=True)
@@ -74,3 +74,8 @@ class Grouping:
             counts[start : start + pairs * loss.n_actions**2].reshape(pairs, loss.n_actions, -1)
             for start, loss in zip(self.offsets[::pairs], self.losses.losses, strict=False)
         ]
+
+
+def _lines(events: Events) -> Events:
+    """Of every loss and pair, one after another; there may be no rows."""
+    return events.reshape(events.shape[0] * events.shape[1], events.shape[2])

@@ -153,8 +153,7 @@ def active(block: Block, events: Events, rules: Rules) -> Index:
     """Rows that a run may still act on: those in some event; for Reconcile those beyond the gap."""
     if rules.gap is not None:
         return np.flatnonzero(beyond_gap(block, rules).any(axis=1))
-    lines = events.reshape(-1, events.shape[-1])
-    return np.flatnonzero((lines != rules.losses.no_event).any(axis=0))
+    return np.flatnonzero((events != rules.losses.no_event).any(axis=(0, 1)))
 
 
 def event_counts(events: Events, losses: LossFamily) -> list[Ints]:

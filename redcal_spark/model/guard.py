@@ -106,9 +106,14 @@ def verdict(
         pair, kept["fit"], kept.get("holdout", ()), delta=delta, candidates=candidates
     )
     if not certificate.sound:
-        raise RunError("\n  ".join(["the run contradicts itself:", *failures(certificate)]))
+        raise RunError(
+            "\n  ".join(
+                ["the run contradicts itself:", *failures(certificate, pair.columns.model_names)]
+            )
+        )
     return replace(pair, certificate=certificate), kept
 
 
-def failures(certificate: Certificate) -> list[str]:
-    return [check.line() for check in certificate.violated]
+def failures(certificate: Certificate, models: Sequence[str] | None = None) -> list[str]:
+    """What is violated; models by their names, if they have any."""
+    return [check.line(models) for check in certificate.violated]

@@ -36,7 +36,6 @@ from redcal_spark.backends.target import (
     Target,
     check_rows,
     is_append_only,
-    is_earlier,
     short_partitions,
 )
 from redcal_spark.backends.views import OfRun
@@ -116,7 +115,7 @@ class DeltaRsStore(LocalSmallTables):
             changes: Literal["overwrite", "merge"] | None = None
             if mode == "overwrite":
                 changes = "overwrite"
-            elif is_earlier(self.existing(table), rows.schema):
+            elif (old := self.existing(table)) is not None and old.is_earlier(rows.schema):
                 changes = "merge"
             write_deltalake(
                 table,

@@ -49,14 +49,7 @@ from redcal_spark.backends.store import (
     version_at,
     version_just_written,
 )
-from redcal_spark.backends.target import (
-    RUN_ID,
-    Existing,
-    Target,
-    check_rows,
-    is_append_only,
-    is_earlier,
-)
+from redcal_spark.backends.target import RUN_ID, Existing, Target, check_rows, is_append_only
 from redcal_spark.errors import InputError
 
 
@@ -211,7 +204,7 @@ class SparkStore(SparkSmallTables):
         if (quick := self.quick(name)) is not None:
             return quick.write(name, schema, batches, mode, commit)
         rows = self.frame_of(schema, batches).coalesce(1)
-        evolve = mode == "append" and is_earlier(self.existing(name), schema)
+        evolve = (old := self.existing(name)) is not None and old.is_earlier(schema)
         return self.write_frame(name, rows, mode, commit, evolve=evolve)
 
     def write_frame(
