@@ -102,7 +102,8 @@ def read_cells(folder: str, cells: Sequence[Cell]) -> Iterator[tuple[Cell, memor
             if cell.file != name:
                 if file is not None:
                     file.close()
-                name, file = cell.file, _opened(system, f"{path}/{cell.file}")
+                name, file = cell.file, None  # closed once, also where the next one is lost
+                file = _opened(system, f"{path}/{name}")
             assert file is not None
             data = file.read_at(cell.length, cell.start)
             if len(data) != cell.length:
