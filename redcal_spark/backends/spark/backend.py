@@ -39,6 +39,7 @@ from redcal_spark.backends.spark.scan import SparkScan
 from redcal_spark.backends.spark.scratch import Scratch
 from redcal_spark.backends.spark.ship import ship_package
 from redcal_spark.backends.spark.source import Source, frame_source
+from redcal_spark.backends.spark.spark_version import need_spark_4
 from redcal_spark.backends.spark.store import SparkStore
 from redcal_spark.backends.spark.stream import SparkStream, stream_of
 from redcal_spark.backends.spark.tables import SparkTable, explained, refused
@@ -73,6 +74,7 @@ class SparkBackend:
         threads: int | None = None,
         read: Read = "auto",
     ):
+        need_spark_4(spark)
         self.store = SparkStore(spark)
         self.counters = Counters()
         self._spark = spark

@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from redcal_spark.backends.spark.errors import is_sparks, message_of
+from redcal_spark.backends.spark.spark_version import need_pyspark_4
 from redcal_spark.errors import RunError, UsageError
 from redcal_spark.settings import setting
 
@@ -38,6 +39,7 @@ DELTA = ("spark.sql.extensions", "spark.sql.catalog.spark_catalog")
 
 def get_session(**settings: str) -> SparkSession:
     """The active session if there is one, else our launcher's, else a local one with Delta."""
+    need_pyspark_4()
     active = active_session()
     if active is not None:
         return active
