@@ -11,8 +11,8 @@ README = ROOT / "README.md"
 INIT = (ROOT / "redcal_spark" / "__init__.py").read_text(encoding="utf-8")
 (VERSION,) = re.findall(r'^__version__ = "(.+)"$', INIT, re.MULTILINE)
 
-# Floors are the oldest versions that `make test-versions` runs on: those of Databricks 17.3, so that
-# nothing of a platform's is replaced.
+# Floors are the oldest versions that `make test-versions` runs on, those of Databricks 17.3:
+# nothing of a platform's own is replaced.
 BASE = [
     "numpy>=2.1",
     "pyarrow>=19",

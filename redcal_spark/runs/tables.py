@@ -20,45 +20,50 @@ from redcal_spark.core.metrics import Metrics, root
 from redcal_spark.core.patches import FIELDS, PatchLog
 from redcal_spark.errors import RunError
 from redcal_spark.model.pair import ReconciledPair
+from redcal_spark.runs import comments
 from redcal_spark.runs.ledger import RunRow
 
-PATCHES = pa.schema(
-    [
-        ("run_id", pa.string()),
-        ("step", pa.int64()),
-        ("round", pa.int64()),
-        ("kind", pa.string()),
-        ("model", pa.int32()),
-        ("loss", pa.string()),
-        ("a1", pa.int32()),
-        ("a2", pa.int32()),
-        ("action", pa.int32()),
-        ("coordinate", pa.int32()),
-        ("direction", pa.string()),
-        ("rows", pa.int64()),
-        ("phi", pa.list_(pa.int32())),
-    ]
+PATCHES = comments.PATCHES.on(
+    pa.schema(
+        [
+            ("run_id", pa.string()),
+            ("step", pa.int64()),
+            ("round", pa.int64()),
+            ("kind", pa.string()),
+            ("model", pa.int32()),
+            ("loss", pa.string()),
+            ("a1", pa.int32()),
+            ("a2", pa.int32()),
+            ("action", pa.int32()),
+            ("coordinate", pa.int32()),
+            ("direction", pa.string()),
+            ("rows", pa.int64()),
+            ("phi", pa.list_(pa.int32())),
+        ]
+    )
 )
 
-HISTORY = pa.schema(
-    [
-        ("run_id", pa.string()),
-        ("split", pa.string()),  # fit or holdout
-        ("step", pa.int64()),  # patches so far
-        ("round", pa.int64()),  # rounds so far
-        ("model", pa.int32()),
-        ("loss", pa.string()),  # null where a run has no losses
-        ("rows", pa.int64()),
-        ("brier", pa.float64()),
-        ("brier_sum", pa.decimal128(38, 0)),  # exact, in units of 2^-52
-        ("decision_loss", pa.float64()),  # mean cost, in the user's units
-        ("loss_gap", pa.float64()),  # above the actions that know y
-        ("largest_event", pa.float64()),  # mass of the largest disagreement event
-        ("largest_event_rows", pa.int64()),
-        ("disagreement", pa.float64()),  # share of rows whose two actions differ
-        ("disagreement_rows", pa.int64()),
-        ("calibration_gap", pa.float64()),  # largest norm of a mean residual over the actions
-    ]
+HISTORY = comments.HISTORY.on(
+    pa.schema(
+        [
+            ("run_id", pa.string()),
+            ("split", pa.string()),  # fit or holdout
+            ("step", pa.int64()),  # patches so far
+            ("round", pa.int64()),  # rounds so far
+            ("model", pa.int32()),
+            ("loss", pa.string()),  # null where a run has no losses
+            ("rows", pa.int64()),
+            ("brier", pa.float64()),
+            ("brier_sum", pa.decimal128(38, 0)),  # exact, in units of 2^-52
+            ("decision_loss", pa.float64()),  # mean cost, in the user's units
+            ("loss_gap", pa.float64()),  # above the actions that know y
+            ("largest_event", pa.float64()),  # mass of the largest disagreement event
+            ("largest_event_rows", pa.int64()),
+            ("disagreement", pa.float64()),  # share of rows whose two actions differ
+            ("disagreement_rows", pa.int64()),
+            ("calibration_gap", pa.float64()),  # largest norm of a mean residual over the actions
+        ]
+    )
 )
 
 # What a run took and what it achieved, as numbers that a dashboard can query: one row a number, of
@@ -66,23 +71,25 @@ HISTORY = pa.schema(
 # double. phase: `value` is seconds. pass: one pass over rows, in the order of `number`; `value` is
 # seconds, `counted` rows, `bytes` those of packed rows where rows were packed. quality: a measure
 # before and after (`stage`), per split; `counted` is rows where it is a share.
-METRICS = pa.schema(
-    [
-        ("run_id", pa.string()),
-        ("command", pa.string()),
-        ("status", pa.string()),
-        ("measured_at", pa.timestamp("us", "UTC")),
-        ("kind", pa.string()),
-        ("name", pa.string()),
-        ("number", pa.int64()),
-        ("split", pa.string()),  # fit or holdout
-        ("stage", pa.string()),  # before or after
-        ("model", pa.int32()),
-        ("loss", pa.string()),
-        ("value", pa.float64()),
-        ("counted", pa.int64()),
-        ("bytes", pa.int64()),
-    ]
+METRICS = comments.METRICS.on(
+    pa.schema(
+        [
+            ("run_id", pa.string()),
+            ("command", pa.string()),
+            ("status", pa.string()),
+            ("measured_at", pa.timestamp("us", "UTC")),
+            ("kind", pa.string()),
+            ("name", pa.string()),
+            ("number", pa.int64()),
+            ("split", pa.string()),  # fit or holdout
+            ("stage", pa.string()),  # before or after
+            ("model", pa.int32()),
+            ("loss", pa.string()),
+            ("value", pa.float64()),
+            ("counted", pa.int64()),
+            ("bytes", pa.int64()),
+        ]
+    )
 )
 
 PER_MODEL = ("decision_loss", "loss_gap", "calibration_gap")

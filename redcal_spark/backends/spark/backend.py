@@ -11,6 +11,7 @@ from pyspark.sql.functions import col
 from pyspark.sql.types import StructField, StructType
 
 from redcal_spark.backends.backend import AtEnd, Progress
+from redcal_spark.backends.comments import of_rows
 from redcal_spark.backends.counters import Counters
 from redcal_spark.backends.inputs import columns_read
 from redcal_spark.backends.names import quoted
@@ -213,7 +214,9 @@ class SparkBackend:
         new = plain_text(source.frame.mapInArrow(task, StructType(fields)), fields)
         self.store.check_rows(target, arrow_schema(new))
         at_end()
-        version = self.store.put_frame(target, new, commit)
+        pair = made[0]
+        said = of_rows(target.names(pair.columns, pair.losses))
+        version = self.store.put_frame(target, new, commit, said)
         _, written = self.store.written(target.table, commit) or (version, 0)
         read = _frame(table).frame.count() if target.touched_only else written
         return version, read, written
