@@ -161,6 +161,6 @@ def test_stream(night: Night) -> None:
 
 
 @pytest.mark.spark
-def test_shipped(spark: Any) -> None:
+def test_workers(spark: Any) -> None:
     """The wheel is installed for workers, too: they have the driver's package."""
     assert ship._workers_have_it(spark)

@@ -11,7 +11,7 @@ from tests.bench.results import Part, Results, commit
 from tests.bench.timing import machine
 from tests.versions.rows import ROWS, Row
 
-STEPS = ("contract", "run", "no_op", "resume", "merge", "stream", "apply", "audit", "shipped")
+STEPS = ("contract", "run", "no_op", "resume", "merge", "stream", "apply", "audit", "workers")
 ENGINES = ("local", "classic", "connect")
 HEADS = ("platform", "Spark", "Delta", "Python", "pyarrow / pandas / numpy / pydantic")
 
