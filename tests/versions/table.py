@@ -39,6 +39,8 @@ class Outcome:
     def told(self) -> str:
         if self.problem is not None:
             return self.problem
+        if not self.steps:
+            return "nothing was run"
         bad = [
             f"{engine} {step}: {text}"
             for engine, steps in self.steps.items()
