@@ -95,13 +95,13 @@ def seen_by_worker(place: str) -> list[str]:
     """What a process finds that has this on its path; it does not import it."""
     from pyspark import cloudpickle
 
-    given = cloudpickle.dumps(ship._look())
+    given = cloudpickle.dumps(ship._look())  # type: ignore[no-untyped-call]
     hidden = "import sys; sys.meta_path = [f for f in sys.meta_path if 'edit' not in repr(f)]\n"
     done = subprocess.run(
         [sys.executable, "-c", hidden + LOOKS, place], input=given, capture_output=True, cwd="/"
     )
     assert done.returncode == 0, done.stderr.decode()
-    return done.stdout.decode().split()
+    return str(done.stdout.decode()).split()
 
 
 def test_a_worker_finds_the_very_package(tmp_path: Path) -> None:
