@@ -38,21 +38,22 @@ UNSAID = Comments()
 def of_rows(names: OutputNames) -> Comments:
     """Of the table of reconciled rows: the new columns; the input's speak for themselves."""
     columns = {RUN_ID: "the run that added the row"}
-    for model in (1, 2):
+    models = dict(enumerate(names.columns.shown, 1))
+    for model, called in models.items():
         for name in names.of_model(model):
-            columns[name] = f"scores of model {model}, reconciled"
+            columns[name] = f"scores of {called}, reconciled"
         for name in names.normalised(model):
-            columns[name] = f"reconciled scores of model {model}, divided by their sum"
+            columns[name] = f"reconciled scores of {called}, divided by their sum"
     for loss in names.losses.losses:
-        for model in (1, 2):
+        for model, called in models.items():
             for when in ("before", "after"):
                 columns[names.action(loss.name, model, when)] = (
-                    f"action of model {model} {when} reconciliation, under the loss {loss.name}"
+                    f"action of {called} {when} reconciliation, under the loss {loss.name}"
                 )
         columns[names.agree(loss.name)] = (
-            f"whether both models now lead to the same action, under the loss {loss.name}"
+            f"whether all models now lead to the same action, under the loss {loss.name}"
         )
     columns[names.touched] = "whether a patch changed the scores of this row"
     columns[names.split] = "what the row was used for: fit, holdout or none; null: not known"
     columns[names.valid] = "false: scores that cannot be used, the row was passed through"
-    return Comments("Rows with the scores of two models, reconciled by redcal", columns)
+    return Comments("Rows with scores of several models, reconciled by redcal", columns)

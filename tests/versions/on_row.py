@@ -6,7 +6,6 @@ makes of the same log.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -22,7 +21,7 @@ from redcal_spark.backends.spark import ship
 from redcal_spark.cli import main
 from redcal_spark.runs import patch_writer
 from redcal_spark.runs.patch_writer import Progress
-from tests.compat.test_earlier_versions import CONFIG
+from tests.compat.test_earlier_versions import CONFIG, log_today
 from tests.e2e.work import Told
 
 SEALED = Path(__file__).parents[1] / "compat" / "0.1"
@@ -67,7 +66,7 @@ def night(
 
 
 def sealed() -> list[Any]:
-    log: list[Any] = json.loads((SEALED / "model.json").read_text(encoding="utf-8"))["log"]
+    log = log_today(SEALED)
     assert len(log) > 10
     return log
 

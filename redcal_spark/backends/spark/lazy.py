@@ -6,6 +6,7 @@ written groups stand until a group is taken over, and from then on the driver co
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from functools import partial
 
@@ -23,6 +24,8 @@ from redcal_spark.core.groups import Grouping
 from redcal_spark.core.kernel import BlockScan, Rules, scan
 from redcal_spark.core.metrics import Totals
 from redcal_spark.core.packing import unpack_block
+
+log = logging.getLogger(__name__)
 
 PART = 65_536  # rows that the driver keeps in one piece
 
@@ -44,11 +47,11 @@ class LazyEngine:
         totals: Totals | None = None,
         counters: Counters | None = None,
     ):
-        groups = written.told.groups(rules.losses)
+        groups = written.told.groups(rules)
         self._written, self._rules, self._threads = written, rules, threads
         self._most, self._large = most, large
         self._counters = counters or Counters()
-        self._grouping = Grouping(rules.losses)
+        self._grouping = Grouping(rules)
         self._rows, self._counts = groups.rows, groups.counts  # of what was not taken over yet
         self._left: Ints = self._counts.sum(axis=0)
         self.held = LocalEngine((), rows, rules, threads, totals)
@@ -59,8 +62,7 @@ class LazyEngine:
 
     def freeze(self, event: Disagreement) -> LocalRegion | None:
         """The event's rows, all at the driver; None if they are too many."""
-        number = self._grouping.number(event.loss, event.a1, event.a2)
-        wanted = np.flatnonzero(self._counts[:, number])
+        wanted = np.flatnonzero(self._counts[:, self._grouping.number(event)])
         if len(wanted) and not self._take(wanted):
             return None
         return self.held.freeze(event)
@@ -81,6 +83,7 @@ class LazyEngine:
             blocks = blocks_at_driver(self._written, "fit", wanted.tolist(), self._threads)
             made.rows = sum(block.rows for block in blocks)
             made.bytes = sum(block.nbytes for block in blocks)
+        log.info("handing over: %s rows of chosen events go to the driver", f"{made.rows:,}")
         self.held.add(scans_of(blocks, self._rules, self._threads))
         self._left -= self._counts[wanted].sum(axis=0)
         self._counts[wanted] = 0

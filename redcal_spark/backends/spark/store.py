@@ -210,11 +210,13 @@ class SparkStore(SparkSmallTables):
         """Write rows that are at the driver, into one file."""
         if (quick := self.quick(name)) is not None:
             return quick.write(name, schema, batches, mode, commit)
-        frame, place = frame_of(self.spark, schema, batches).coalesce(1), Place(name).absolute
-        if mode == "append" and not place.is_path and not self._exists(place):
+        rows, place = frame_of(self.spark, schema, batches).coalesce(1), Place(name).absolute
+        old = self.existing(name)
+        if old is None and mode == "append" and not place.is_path:
             # a CREATE TABLE AS SELECT would not keep what the commit says of itself
-            self._create(place, name, frame.limit(0), Comments.of(schema))
-        return self.write_frame(name, frame, mode, commit)
+            self._create(place, name, rows.limit(0), Comments.of(schema))
+        evolve = old is not None and old.is_earlier(schema)
+        return self.write_frame(name, rows, mode, commit, evolve=evolve)
 
     def write_frame(
         self, name: str, frame: DataFrame, mode: Mode, commit: Commit, *, evolve: bool = False
