@@ -171,9 +171,9 @@ class SparkSmallTables:
 
     def _create(self, place: Place, name: str, empty: DataFrame, said: Comments = UNSAID) -> None:
         """An empty table, unless someone else has made it meanwhile."""
-        if not place.is_path:
-            empty = commented(empty, said)
-        writer = described(empty.write.format("delta").mode("ignore"), said)
+        if place.is_path:
+            said = UNSAID
+        writer = described(commented(empty, said).write.format("delta").mode("ignore"), said)
         try:
             if place.is_path:
                 writer.save(place.name)
