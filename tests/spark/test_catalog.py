@@ -8,18 +8,28 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import yaml
 from deltalake import write_deltalake
+from pyspark.sql.functions import lit
 
+from redcal_spark.backends.comments import Comments
+from redcal_spark.backends.spark.store import SparkStore
+from redcal_spark.backends.spark.targets import check_managed
+from redcal_spark.backends.store import Commit
+from redcal_spark.backends.target import Existing, Target
+from redcal_spark.errors import UsageError
 from tests import backends
 from tests.e2e.work import scores
 from tests.spark.test_runs import Lake, lake  # noqa: F401
 
 SCHEMA = "redcal_order_2026"
+USUAL = ("delta.enableDeletionVectors", "delta.minReaderVersion", "delta.minWriterVersion")
 
 
 @pytest.fixture
@@ -49,7 +59,50 @@ def dressed(spark: Any, table: str, clusters: bool) -> None:
         spark.sql(f"ALTER TABLE {table} CLUSTER BY (case)")
 
 
-@pytest.mark.parametrize("external", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_rows_are_overwritten_and_the_table_stays(spark: Any, schema: str) -> None:
+    store, target = SparkStore(spark), Target(table=f"{schema}.rows", id="case")
+    rows = spark.createDataFrame(scores(20)).drop("a", "b")
+    said = Comments("rows of ours", {"outcome": "what became of it"})
+    store.put_frame(target, rows, Commit("first", "x"), said)
+    new = kept(spark, target.table)
+    assert new["description"] == "rows of ours" and set(new["properties"]) <= set(USUAL)
+    assert new["columns"]["outcome"][1] == {"comment": "what became of it"}
+    dressed(spark, target.table, clusters=True)
+    before = kept(spark, target.table)
+    again = rows.select("note", "fold", "case", "outcome").where("case < 1010")
+    version = store.put_frame(target, again, Commit("second", "x"), said)
+    assert kept(spark, target.table) == before
+    assert store.written(target.table, Commit("second", "x")) == (version, 10)
+    found = spark.table(target.table).select("case", "note").orderBy("case").collect()
+    assert [tuple(row) for row in found] == [(1_000 + i, f"n{i}") for i in range(10)]
+    told = spark.sql(f"DESCRIBE HISTORY {target.table}").orderBy("version").collect()
+    assert not [row for row in told[1:] if "REPLACE" in row["operation"]]
+    wider = again.withColumn("weight", lit(1.5))
+    evolving = replace(target, evolve=True)
+    store.put_frame(evolving, wider, Commit("third", "x"), Comments("", {"weight": "how much"}))
+    after = kept(spark, target.table)
+    assert after["columns"].pop("weight") == ("double", {"comment": "how much"})
+    assert after == before
+    fewer = again.drop("fold")
+    store.put_frame(evolving, fewer, Commit("fourth", "x"), said)  # only a new definition can do it
+    last = kept(spark, target.table)
+    assert "fold" not in last["columns"]
+    assert last["columns"]["note"] == before["columns"]["note"]
+
+
+def test_what_a_catalog_manages_is_not_replaced() -> None:
+    schema = pa.schema([("case", pa.int64()), ("note", pa.string())])
+    target = Target(table="c.s.t", evolve=True)
+    check_managed(target, schema, Existing(schema, managed=True))
+    check_managed(target, schema.append(pa.field("n", pa.int64())), Existing(schema, managed=True))
+    fewer = schema.remove(0)
+    check_managed(target, fewer, Existing(schema))
+    with pytest.raises(UsageError, match=r"c\.s\.t is managed by its catalog"):
+        check_managed(target, fewer, Existing(schema, managed=True))
+
+
+@pytest.mark.slow  # every small table in a catalog is Spark's to write
+@pytest.mark.parametrize("external", [False, True])
 def test_a_nightly_run_leaves_the_table_as_it_is(
     spark: Any,
     lake: Lake,  # noqa: F811

@@ -6,8 +6,6 @@ catalog manages itself refuse it. So an overwrite touches the rows alone whereve
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from pyspark.sql import Column, DataFrame, DataFrameWriter
 from pyspark.sql.functions import col, lit
 from pyspark.sql.types import StructField, StructType
@@ -15,12 +13,14 @@ from pyspark.sql.types import StructField, StructType
 from redcal_spark.backends.comments import Comments
 from redcal_spark.backends.names import Place, quoted
 from redcal_spark.backends.spark.frames import arrow_schema
+from redcal_spark.backends.spark.merge import cluster
 from redcal_spark.backends.spark.tables import again
+from redcal_spark.backends.store import Commit
 from redcal_spark.backends.target import Existing, Target, change_of
 
 
 def overwrite_rows(
-    frame: DataFrame, place: Place, target: Target, old: Existing, options: Mapping[str, str]
+    frame: DataFrame, place: Place, target: Target, old: Existing, commit: Commit
 ) -> bool:
     """Put these rows in place of all others; the table stays: a plain overwrite, no REPLACE.
 
@@ -30,12 +30,20 @@ def overwrite_rows(
     if change == "all of it":
         return False
     writer = frame.writeTo(place.sql)
-    for key, value in options.items():
+    for key, value in said_of(commit).items():
         writer = writer.option(key, value)
     if change == "new columns":
         writer = writer.option("mergeSchema", "true")
     again(lambda: writer.overwrite(lit(True)))
+    if clusters := target.clusters_for(old, frame.columns):  # Delta forgets them
+        cluster(frame.sparkSession, place, clusters, commit)
     return True
+
+
+def said_of(commit: Commit) -> dict[str, str]:
+    """What a write says of itself, as its options; each table has transactions of its own."""
+    said = {"txnAppId": commit.run_id, "txnVersion": str(commit.phase)}
+    return {"userMetadata": commit.user_metadata, **said}
 
 
 def commented(frame: DataFrame, comments: Comments, old: StructType | None = None) -> DataFrame:

@@ -25,7 +25,7 @@ from redcal_spark.backends.local.files import FileTable
 from redcal_spark.backends.local.folders import beside
 from redcal_spark.backends.local.store import DeltaRsStore
 from redcal_spark.backends.names import Place, problem_of_target, quoted
-from redcal_spark.backends.spark.catalog import commented, described, overwrite_rows
+from redcal_spark.backends.spark.catalog import commented, described, overwrite_rows, said_of
 from redcal_spark.backends.spark.errors import message_of
 from redcal_spark.backends.spark.join import join_frames
 from redcal_spark.backends.spark.locations import at_location
@@ -237,7 +237,7 @@ class SparkStore(SparkSmallTables):
         return version_just_written(self, name, commit)
 
     def _writer(self, frame: DataFrame, mode: Mode, commit: Commit) -> DataFrameWriter:
-        return frame.write.format("delta").mode(mode).options(**_options(commit))
+        return frame.write.format("delta").mode(mode).options(**said_of(commit))
 
     def _save(self, writer: DataFrameWriter, place: Place, name: str, commit: Commit) -> None:
         def save() -> None:
@@ -299,7 +299,7 @@ class SparkStore(SparkSmallTables):
             frame = commented(frame, comments, self._frame(place).schema if old else None)
         if old is not None and mode == "overwrite" and not place.is_path:
             with explained(partial(unwritten, name)):
-                if overwrite_rows(frame, place, target, old, _options(commit)):
+                if overwrite_rows(frame, place, target, old, commit):
                     return version_just_written(self, name, commit)
         # an append that makes a table in a catalog would not keep what the commit says of itself
         writer = self._writer(frame, "overwrite" if new else mode, commit)
@@ -332,12 +332,6 @@ class SparkStore(SparkSmallTables):
             lambda: table.frame.where(col(RUN_ID) == run_id),
             lambda: table.identity() | {RUN_ID: run_id},
         )
-
-
-def _options(commit: Commit) -> dict[str, str]:
-    """What a write says of itself; each table has transactions of its own."""
-    said = {"txnAppId": commit.run_id, "txnVersion": str(commit.phase)}
-    return {"userMetadata": commit.user_metadata, **said}
 
 
 def _save_new(writer: DataFrameWriter, path: Path, commit: Commit) -> None:
