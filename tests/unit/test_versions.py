@@ -60,6 +60,11 @@ def test_others_are_not(version: str) -> None:
     spark_version._check("Spark", version)
 
 
+def test_a_spark_that_has_no_delta_yet_is_named() -> None:
+    assert spark_version.newer_than_delta("4.2.1") == ""
+    assert "this is PySpark 4.3.0" in spark_version.newer_than_delta("4.3.0")
+
+
 def test_the_oldest_spark_is_in_every_build() -> None:
     assert "test-oldest" in (ROOT / ".ci" / "run").read_text("utf-8")
     assert re.search(r"^test-oldest:.*\n\t.*tests.versions oldest --quick$", MAKE, re.MULTILINE)

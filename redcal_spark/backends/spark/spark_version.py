@@ -10,7 +10,7 @@ import pyspark
 from redcal_spark.errors import UsageError
 from redcal_spark.settings import setting
 
-OLDEST = (4, 0)
+OLDEST, NEWEST = (4, 0), (4, 2)  # with a Delta
 
 
 def need_pyspark_4() -> None:
@@ -24,9 +24,20 @@ def need_spark_4(spark: Any) -> None:
     _check("Spark", spark.version)
 
 
+def newer_than_delta(version: str = pyspark.__version__) -> str:
+    """What may be wrong if Delta's jars are not found: a Spark that has none yet."""
+    if _numbers(version) <= NEWEST:
+        return ""
+    return f" (this is PySpark {version}, and this release knows a Delta for 4.0 to 4.2)"
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", version)[:2]))
+
+
 def _check(what: str, version: str) -> None:
-    numbers = re.findall(r"\d+", version)[:2]
-    if len(numbers) == 2 and tuple(map(int, numbers)) < OLDEST:
+    numbers = _numbers(version)
+    if len(numbers) == 2 and numbers < OLDEST:
         raise UsageError(
             f"redcal needs Spark 4.0 or later, and this is {what} {version} (Databricks 17.3 and "
             "EMR spark-8.0 are the first with 4.0). Fit where there is one, or with "
