@@ -174,8 +174,8 @@ def _why(err: Exception, said: str) -> str:
         text = file.read()
     if "unresolved dependency" in text or "download failed" in text:
         return (
-            f"Spark could not fetch Delta's jars from its Maven repositories{newer_than_delta()}; set "
-            "spark.jars.repositories or spark.jars.ivySettings to a mirror that has "
+            f"Spark could not fetch Delta's jars from its Maven repositories{newer_than_delta()}; "
+            "set spark.jars.repositories or spark.jars.ivySettings to a mirror that has "
             f"io.delta:delta-spark, or use {setting('engine', 'local')}, which needs no jars"
         )
     last = [line for line in text.splitlines() if line.strip()][-3:]
