@@ -25,8 +25,9 @@ class Progress:
     """The patches of a claimed run, in the table and on their way there.
 
     Beside the patches a resumed run must know how many calibrations had ended on a patch of zero:
-    they leave no trace in the log. The number goes into the ledger before the patches go into
-    their table, with the number before, so that whichever of them are there, theirs is known.
+    they leave no trace in the log. A number that is new goes into the ledger before the patches go
+    into their table, with the number before, so that whichever of them are there, theirs is known:
+    it is that of the most patches, not more than there are, that the ledger has a number of.
     """
 
     def __init__(self, store: Store, table: str, claim: Claim):
@@ -52,14 +53,15 @@ class Progress:
         self._patches = [] if table is None else list(log_of(table))
         if not self._patches:
             return
-        zero = {int(k): int(v) for k, v in json.loads(known or "{}").items()}
-        if len(self._patches) not in zero:
+        zero = {int(k): int(v) for k, v in json.loads(known or '{"0": 0}').items()}
+        least = [patches for patches in zero if patches <= len(self._patches)]
+        if not least:
             raise RunError(
                 f"run {self._claim.row.run_id} cannot be resumed: {self._table} has "
                 f"{len(self._patches)} of its patches, the ledger records {sorted(zero)}; "
                 "run again with --force"
             )
-        self.zero_calibrations = zero[len(self._patches)]
+        self.zero_calibrations = zero[max(least)]
 
     def patch(self, patch: Patch, zero_calibrations: int) -> None:
         """A patch was found, after so many calibrations that ended on zero."""
@@ -73,9 +75,11 @@ class Progress:
         """Write what is waiting; returns the version of the table that has it all."""
         start = time.monotonic()
         (before, zero_before), now = self._saved, self._saved[0] + len(self._waiting)
-        if self._waiting:  # also tells whether the run is still ours
+        if self.zero_calibrations != zero_before:
             known = {before: zero_before, now: self.zero_calibrations}
             self._claim.update(progress=json.dumps(known))
+        else:
+            self._claim.check()
         row = self._claim.row
         batches = patches_table(row.run_id, PatchLog(self._waiting)).to_batches()
         commit = replace(row.commit, phase=now, again=self._claim.resumed is not None)

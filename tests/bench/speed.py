@@ -83,7 +83,8 @@ class Fits:
     def run(self, name: str, work: Backend, table: str | None = None) -> None:
         """The best of those with this name is kept; every log must be the same."""
         target = self.folder / uuid4().hex / "rows"
-        job = tables.job(table or self.table, target, LOSSES, work, **self.parameters)
+        few = {} if table is None else {"max_steps": 2}  # of a session that gets warm
+        job = tables.job(table or self.table, target, LOSSES, work, **self.parameters | few)
         outcomes: list[Any] = []
         spent = timed(lambda: outcomes.append(start.fit(job)))
         shutil.rmtree(target.parent, ignore_errors=True)
