@@ -225,10 +225,8 @@ def test_a_run_in_a_catalog_takes_two_merges(
         assert run["patches"] > 2
         assert sum(text.startswith("MERGE") for text in texts) == 2
         looks = [text.split()[2] for text in texts if text.startswith("DESCRIBE HISTORY")]
-        assert sorted(looks) == sorted(
-            f"`{name}`.`{table}`"
-            for table in ("rows", "rows_patches", "rows_history", "rows_metrics")
-        )
+        tables = ("rows", "rows_history", "rows_metrics", "rows_patches")
+        assert sorted(looks) == sorted(f"`{name}`.`{table}`" for table in tables)
         assert lake.ran_on("spark")["unchanged"]
         spark.sql(f"DROP TABLE {name}.rows")
         assert not lake.ran_on("spark")["unchanged"]
