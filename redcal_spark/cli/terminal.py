@@ -79,7 +79,8 @@ class Terminal(Listener):
         self._patches = 0
         self._calibrations = 0
         self._headed = False
-        self._phase, self._rows = "", (0, None)  # done, of all if that is known
+        self._phase = ""
+        self._rows: tuple[int, int | None] = 0, None  # done, of all if that is known
         self._began = self._said = time.monotonic()
 
     def run(self, run_id: str) -> None:

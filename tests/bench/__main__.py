@@ -10,7 +10,7 @@ import argparse
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from tests.bench.timing import Ratio, Result, machine, table
 Measurement = Callable[[bool, Path | None], Result]
 
 
-def _sized(module: Any, runs: dict[str, Callable[[Any], Result]]) -> dict[str, Measurement]:
+def _sized(module: Any, runs: Mapping[str, Callable[[Any], Result]]) -> dict[str, Measurement]:
     """Measurements by whether they should be quick, and where tables are kept, if anywhere."""
 
     def sized(run: Callable[[Any], Result]) -> Measurement:

@@ -235,13 +235,14 @@ def model_of(found: Sequence[Found]) -> CostModel | None:
     scans = [Measured(f.case.count, f.told["cores"], f.told["phases"]["scan"]) for f in fits]
     holdout = [Measured(f.active_rows, f.told["cores"], f.told["phases"]["holdout"]) for f in far]
     handed = [Measured(_chosen_bytes(f), 1, f.told["phases"]["fit"]) for f in fits]
-    lines = (fitted(points) for points in (scans, passes, holdout, handed))
-    return CostModel(*lines, tasks[0], CLUSTER)
+    return CostModel(
+        fitted(scans), fitted(passes), fitted(holdout), fitted(handed), tasks[0], CLUSTER
+    )
 
 
 def _chosen_bytes(one: Found) -> int:
     """Of the events that the rounds of a fit chose."""
-    return sum(event for event, _ in one.told["rounds"]) * packed_bytes(one.case.rows.classes)
+    return sum(int(event) for event, _ in one.told["rounds"]) * packed_bytes(one.case.rows.classes)
 
 
 def workload_of(one: Found) -> Workload:

@@ -103,8 +103,8 @@ class Fits:
         """Against the embedded engine."""
         if phase is None:
             return Ratio(what, self.seconds[name], self.seconds["embedded"], "cost", target)
-        spent = (self.phases[of][phase] for of in (name, "embedded"))
-        return Ratio(what, *spent, "cost", target)
+        ours, theirs = self.phases[name][phase], self.phases["embedded"][phase]
+        return Ratio(what, ours, theirs, "cost", target)
 
     @property
     def patches(self) -> int:

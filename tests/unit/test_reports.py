@@ -13,7 +13,6 @@ from rich.console import Console
 
 from redcal_spark.backends.spark import reports
 from redcal_spark.backends.spark.reports import CountedCells, CountedRows
-from redcal_spark.cli import terminal
 from redcal_spark.cli.streams import Screen
 from redcal_spark.cli.terminal import Terminal
 
@@ -61,7 +60,7 @@ def test_without_a_terminal_a_line_now_and_then(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = [0.0]
-    monkeypatch.setattr(terminal.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr("redcal_spark.cli.terminal.time.monotonic", lambda: clock[0])
     told = Terminal(screen=Screen())
     assert not told.live
     with caplog.at_level(logging.INFO, logger="redcal_spark"):
