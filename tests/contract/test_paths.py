@@ -66,7 +66,7 @@ def every_road() -> Iterator[Any]:
             marks = [pytest.mark.spark]
             if (name, scratch) not in QUICK:
                 marks.append(pytest.mark.slow)
-            yield pytest.param(name, scratch, id=f"{name}, {scratch}", marks=marks)
+            yield pytest.param(name, scratch, id=f"spark-{name}, {scratch}", marks=marks)
 
 
 @pytest.mark.parametrize(("name", "scratch_of"), list(every_road()))
