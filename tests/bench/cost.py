@@ -156,9 +156,7 @@ class Cost:
 def cost(sizes: Sizes) -> Result:
     """COST: the number of cores from which on Spark beats the embedded engine on its two."""
     with table_of(sizes, sizes.some) as table:
-        one, two, many = (
-            _apart(table, where, sizes.repeats) for where in ("local[1]", "local[2]", "cluster")
-        )
+        one, two, many = (_apart(table, where, 1) for where in ("local[1]", "local[2]", "cluster"))
     assert one["log"] == two["log"] == many["log"], "the logs differ"
     base = min(one["embedded"], two["embedded"], many["embedded"])
     ratios, notes = [], []

@@ -153,7 +153,6 @@ def fit_many(sizes: Sizes) -> Result:
         bounded = dict(peaks)
         fitted.run("embedded", embedded())
         fitted.run("direct", on_spark())
-        fitted.run("embedded", embedded())
         fitted.run("frame", on_spark("auto", "spark"))
     rows = f"{sizes.many:,} rows"
     over = f"fit phase after the scan, {rows}, active rows over a budget of 256 MiB"
@@ -272,7 +271,7 @@ def _written(
         times[name] = min(spent, times.get(name, spent))
         shutil.rmtree(target.table)
 
-    for number in range(repeats):
+    for number in range(min(2, repeats)):
         write("embedded", embedded())
         write("direct", SparkBackend(spark), direct=True)
         write("direct touched", SparkBackend(spark), direct=True, touched_only=True)
