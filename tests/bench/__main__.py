@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from redcal_spark.backends.threads import blas
-from tests.bench import core, cost, paper, spark, speed, tables
+from tests.bench import core, cost, paper, spark, speed, splits, tables
 from tests.bench.results import save_printed
 from tests.bench.timing import Ratio, Result, machine, table
 
@@ -42,7 +42,10 @@ SECTIONS: dict[str, dict[str, Measurement]] = {
     "core": _sized(core, core.MEASUREMENTS),
     "tables": _sized(tables, tables.MEASUREMENTS),
     "spark": _sized(spark, spark.MEASUREMENTS),
-    "speed": _sized(speed, speed.MEASUREMENTS | cost.MEASUREMENTS),
+    "speed": {
+        **_sized(speed, speed.MEASUREMENTS | cost.MEASUREMENTS),
+        **_sized(splits, splits.MEASUREMENTS),
+    },
 }
 
 
