@@ -31,8 +31,9 @@ class Progress:
     must be those that are there.
     """
 
-    def __init__(self, store: Store, table: str, claim: Claim):
+    def __init__(self, store: Store, table: str, claim: Claim, models: int):
         self._store = store
+        self._models = models
         self._table = table
         self._claim = claim
         self._patches: list[Patch] = []
@@ -52,7 +53,7 @@ class Progress:
 
     def _read(self, known: str | None) -> None:
         table = self._store.read(self._table, {"run_id": self._claim.row.run_id})
-        self._there = [] if table is None else list(log_of(table))
+        self._there = [] if table is None else list(log_of(table, self._models))
         zero = {int(k): int(v) for k, v in json.loads(known or '{"0": 0}').items()}
         number = min(len(self._there), max(zero))
         if self._there and number not in zero:

@@ -81,7 +81,7 @@ def splits(sizes: Sizes) -> Result:
             spark.stop()
         here = _lines(model.fit(pq.read_table(folder)))
         assert all(log == here for log in logs), "the logs differ"
-    size = len(pack_changes([Totals.none(model.problem.losses, sizes.classes)])) / 1e6
+    size = len(pack_changes([Totals.none(model.problem.rules(False), sizes.classes)])) / 1e6
     notes.append(f"a task tells {size:.0f} MB of each split there, so that not one a split may")
     return Result([], notes)
 
