@@ -185,7 +185,7 @@ class SparkStream:
         name = self.target.table
         old = self.store.existing(name)
         if old is None:
-            return self.store.put_frame(self.target, self._empty, commit)
+            return self.store.put_frame(self.target, self._empty, commit)[0]
         empty = self._empty
         if self.target.mode == "append":
             empty = empty.withColumn(RUN_ID, lit(commit.run_id))
