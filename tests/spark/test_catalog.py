@@ -70,7 +70,8 @@ def test_rows_are_overwritten_and_the_table_stays(spark: Any, schema: str) -> No
     dressed(spark, target.table, clusters=True)
     before = kept(spark, target.table)
     again = rows.select("note", "fold", "case", "outcome").where("case < 1010")
-    version = store.put_frame(target, again, Commit("second", "x"), said)
+    version, rows_put = store.put_frame(target, again, Commit("second", "x"), said)
+    assert rows_put == 10
     assert kept(spark, target.table) == before
     assert store.written(target.table, Commit("second", "x")) == (version, 10)
     found = spark.table(target.table).select("case", "note").orderBy("case").collect()

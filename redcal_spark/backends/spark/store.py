@@ -51,7 +51,7 @@ from redcal_spark.backends.store import (
     RECENT,
     Commit,
     Mode,
-    rows_of,
+    just_written,
     version_at,
     version_just_written,
 )
@@ -234,6 +234,7 @@ class SparkStore(SparkSmallTables):
         elif evolve:
             writer = writer.option("mergeSchema", "true")
         self._save(writer, place, name, commit)
+        self._columns[place.sql] = {*frame.columns}
         return version_just_written(self, name, commit)
 
     def _writer(self, frame: DataFrame, mode: Mode, commit: Commit) -> DataFrameWriter:
@@ -274,8 +275,8 @@ class SparkStore(SparkSmallTables):
 
     def put_frame(
         self, target: Target, frame: DataFrame, commit: Commit, comments: Comments = UNSAID
-    ) -> int:
-        """Put a frame's rows into their table as the target says; returns the version.
+    ) -> tuple[int, int]:
+        """Put a frame's rows into their table as the target says; the version, and its rows.
 
         comments: for what is new, where a catalog shows them.
         """
@@ -285,10 +286,11 @@ class SparkStore(SparkSmallTables):
         if target.mode == "merge" and old is not None:
             with explained(partial(unwritten, name)):
                 again(lambda: merge_rows(place, frame, self._frame(place), target, commit))
-            if self.written(name, commit, RECENT) is None:
-                # nothing differed, or the session may not say who writes: an empty version says it
-                self._mark(place, name, commit)
-            return version_just_written(self, name, commit)
+            if (done := self.written(name, commit, RECENT)) is not None:
+                return done
+            # nothing differed, or the session may not say who writes: an empty version says it
+            self._mark(place, name, commit)
+            return just_written(self, name, commit)
         mode: Mode = "append" if target.mode == "append" else "overwrite"
         if target.mode == "merge" and target.touched_only:
             frame = frame.where(col(quoted(target.touched)))
@@ -300,7 +302,7 @@ class SparkStore(SparkSmallTables):
         if old is not None and mode == "overwrite" and not place.is_path:
             with explained(partial(unwritten, name)):
                 if overwrite_rows(frame, place, target, old, commit):
-                    return version_just_written(self, name, commit)
+                    return just_written(self, name, commit)
         # an append that makes a table in a catalog would not keep what the commit says of itself
         writer = self._writer(frame, "overwrite" if new else mode, commit)
         writer = described(writer, comments) if new else writer
@@ -313,18 +315,7 @@ class SparkStore(SparkSmallTables):
         if mode == "overwrite" and (clusters := target.clusters_for(old, frame.columns)):
             with explained(partial(unwritten, name)):
                 cluster(self.spark, place, clusters, commit)
-        return version_just_written(self, name, commit)
-
-    def written(
-        self, name: str, commit: Commit, among: int | None = None
-    ) -> tuple[int, int] | None:
-        if not self.exists(name):
-            return None
-        ours = [row for row in self.history(name, among) if commit.wrote(row["userMetadata"])]
-        if not ours:
-            return None
-        # the rows are in the first of them, a change of how they are laid out may follow
-        return int(ours[0]["version"]), max(rows_of(row["operationMetrics"]) for row in ours)
+        return just_written(self, name, commit)
 
     def of_run(self, table: SparkTable, run_id: str) -> SparkTable:
         return SparkTable(

@@ -187,7 +187,7 @@ class SparkStream:
         old = self.store.existing(name)
         if old is None:
             said = of_rows(self.target.names(self.pair.columns, self.pair.losses))
-            return self.store.put_frame(self.target, self._empty, commit, said)
+            return self.store.put_frame(self.target, self._empty, commit, said)[0]
         empty = self._empty
         if self.target.mode == "append":
             empty = empty.withColumn(RUN_ID, lit(commit.run_id))

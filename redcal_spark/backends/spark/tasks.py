@@ -35,6 +35,7 @@ from redcal_spark.backends.spark.cells import (
     SinkOf,
     row,
 )
+from redcal_spark.backends.spark.reports import CountedCells
 from redcal_spark.core.additive import Array
 from redcal_spark.core.columns import Layout
 from redcal_spark.core.events import Disagreement
@@ -58,7 +59,7 @@ from redcal_spark.core.sums import gap_sums, residuals, sums
 
 Question = Literal["events", "residuals", "gaps", "sums"]
 Keep = Literal["all", "active", "frozen"] | Disagreement
-CellSource = FromRows | FromFiles
+CellSource = FromRows | FromFiles | CountedCells
 PIECE = 2**25  # bytes; Spark hands over 64 MiB at once, before 4.1 up to 256 MiB
 Reader = Callable[[Batches], Iterator[pa.RecordBatch]]
 
