@@ -42,7 +42,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     ),
     "report": (
         "redcal report -c conf/my.yaml",
-        "redcal report -c conf/my.yaml --run latest -o report.html",
+        "redcal report -c conf/my.yaml --run latest -o report.md",
     ),
     "explain": (
         "redcal explain -c conf/my.yaml --id 17",

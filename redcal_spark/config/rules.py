@@ -33,6 +33,8 @@ def missing_keys(data: Mapping[str, Any]) -> Iterator[Refusal]:
     if merges and id is not None and carried and id not in carried:
         text = f"must have {id!r} (input.id): output.mode: merge finds rows by it"
         yield ("output", "columns"), text
+    if output.get("tie", "off") != "off" and not data.get("losses"):
+        yield ("output", "tie"), "needs losses: without them there is nothing to decide"
     guard = as_mapping(data.get("reconcile")).get("guard")
     if guard == "best_prefix" and as_mapping(data.get("input")).get("split") is None:
         yield ("reconcile", "guard"), "best_prefix needs holdout rows: set input.split"

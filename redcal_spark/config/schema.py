@@ -139,6 +139,11 @@ class Output(Section):
     normalise: Flag = Field(
         default=False, description="add scores divided by their sum, so that they sum to 1"
     )
+    tie: Literal["off", "model_1", "model_2", "cheaper"] | None = Field(
+        default="off",
+        description="add <loss>_decision: the agreed action, else that of model_1, model_2, the "
+        "cheaper one, or null; off: none",
+    )
     mode: Literal["overwrite", "merge", "append"] = Field(
         default="overwrite",
         description="rows as a new version, merge on input.id, or append with a run_id",

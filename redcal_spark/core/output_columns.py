@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from redcal_spark.core.columns import Columns, Layout, listed
+from redcal_spark.core.decisions import Tie, decisions
 from redcal_spark.core.fixed_point import Grid, Mask, from_grid
 from redcal_spark.core.kernel import Rules
 from redcal_spark.core.losses import LossFamily
@@ -36,7 +37,8 @@ class OutputNames:
     """The names of the new columns. A suffix of one's own goes on all of them, to avoid clashes.
 
     roles: whether there is a column `split`, as in the rows of every job. normalise: whether there
-    are scores that sum to 1, beside the reconciled ones. carried: the input columns that are kept
+    are scores that sum to 1, beside the reconciled ones. tie: what decides where the models
+    disagree; off: there are no decisions. carried: the input columns that are kept
     beside them; None: all. touched_only: rows whose scores did not change are left out.
     """
 
@@ -45,6 +47,7 @@ class OutputNames:
     suffix: str = SUFFIX
     roles: bool = False
     normalise: bool = False
+    tie: Tie = "off"
     carried: tuple[str, ...] | None = None
     touched_only: bool = False
 
@@ -74,6 +77,9 @@ class OutputNames:
     def agree(self, loss: str) -> str:
         return f"{loss}_agree{self._tag}"
 
+    def decision(self, loss: str) -> str:
+        return f"{loss}_decision{self._tag}"
+
     @property
     def touched(self) -> str:
         return f"touched{self._tag}"
@@ -92,6 +98,8 @@ class OutputNames:
             for when in ("before", "after"):
                 names += [self.action(loss.name, model, when) for model in (1, 2)]
             names.append(self.agree(loss.name))
+            if self.tie != "off":
+                names.append(self.decision(loss.name))
         names.append(self.touched)
         if self.roles:
             names.append(self.split)
@@ -218,6 +226,9 @@ def added(
                 arrays[names.action(loss.name, model, when)] = called.take(index)
         same = done.after[0][place] == done.after[1][place]
         arrays[names.agree(loss.name)] = pa.array(same, mask=_unless(valid))
+        if names.tie != "off":
+            now = done.after[0][place], done.after[1][place]
+            arrays[names.decision(loss.name)] = decisions(loss, done.f, now, valid, names.tie)
     arrays[names.touched] = pa.array(touched[0] | touched[1])
     if names.roles:
         arrays[names.split] = roles.column(batch, valid)

@@ -12,6 +12,7 @@ import pyarrow as pa
 from redcal_spark.certificate.certify import Certificate
 from redcal_spark.core.arrow import batches, empty_batch, from_numpy, to_arrow, with_columns
 from redcal_spark.core.columns import plan
+from redcal_spark.core.decisions import Tie, check_tie
 from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.normalised import with_nan
 from redcal_spark.core.output_columns import OutputNames
@@ -47,6 +48,7 @@ class ReconciledPair(Fitted):
         suffix: str = "_reconciled",
         on_bad_rows: Literal["error", "skip"] = "error",
         normalise: bool = False,
+        tie: Tie = "off",
     ) -> Any:
         """The reconciled scores of any rows, labelled or not.
 
@@ -57,13 +59,18 @@ class ReconciledPair(Fitted):
         normalise: the scores of several classes need not sum to 1 when they are patched; scores
         divided by their sum are added, null where it is 0 (numpy: two more arrays, with NaN).
         Actions are those of the scores as they are, and so is every promise.
+
+        tie: columns `<loss>_decision` are added to a table: the agreed action, and where the models
+        disagree that of "model_1", of "model_2", the "cheaper" one by the mean of both models'
+        new scores (model 1's if they are level), or None for none.
         """
         if on_bad_rows not in ("error", "skip"):
             raise UsageError(f"on_bad_rows: must be 'error' or 'skip', got {on_bad_rows!r}")
         if not isinstance(normalise, bool):
             raise UsageError(f"normalise: must be True or False, got {normalise!r}")
         skip = on_bad_rows == "skip"
-        names = OutputNames(self.columns, self.losses, suffix, normalise=normalise)
+        check_tie(tie)
+        names = OutputNames(self.columns, self.losses, suffix, normalise=normalise, tie=tie)
         if is_spark(data):
             from redcal_spark.backends.spark.frames import apply_to_frame
 

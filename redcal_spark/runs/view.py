@@ -191,6 +191,7 @@ class _Statement:
                 fresh[names.action(loss.name, 1, when)] = sql.named(loss, one)
                 fresh[names.action(loss.name, 2, when)] = sql.named(loss, two)
             fresh[names.agree(loss.name)] = f"{one} = {two}"
+            fresh[names.decision(loss.name)] = sql.decision(loss, names.tie, one, two)
         fresh[names.touched] = "false"
         fresh[names.split] = self._role()
         fresh[names.valid] = "_valid"

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from redcal_spark.core.columns import Form, Layout
+from redcal_spark.core.decisions import Tie
 from redcal_spark.core.fixed_point import ONE, exact
 from redcal_spark.core.losses import Loss
 from redcal_spark.core.reading import SUM_TOLERANCE
@@ -76,6 +77,23 @@ def named(loss: Loss, place: str) -> str:
     """The name of an action. Of a null place, `element_at` of constants gives one, too."""
     cases = [f"WHEN {number} THEN {text(name)}" for number, name in enumerate(loss.actions, 1)]
     return f"CASE {place} {' '.join(cases)} END"
+
+
+def decision(loss: Loss, tie: Tie, one: str, two: str) -> str:
+    """The agreed action, or the one that the rule takes. one, two: places of both actions."""
+    if tie == "cheaper":
+        second = f"{_difference(loss, one, two, '_q1')} + {_difference(loss, one, two, '_q2')} > 0"
+        return named(loss, f"IF({second}, {two}, {one})")
+    if tie is None:
+        return named(loss, f"IF({one} = {two}, {one}, NULL)")
+    return named(loss, two if tie == "model_2" else one)
+
+
+def _difference(loss: Loss, one: str, two: str, q: str) -> str:
+    """What one action scores above the other by a model's scores."""
+    rows = f"array({', '.join(wholes([int(c) for c in costs]) for costs in loss.quantised)})"
+    apart = f"zip_with({rows}[{one} - 1], {rows}[{two} - 1], (x, y) -> x - y)"
+    return f"aggregate(zip_with({apart}, {q}, (c, x) -> c * x), {whole(0)}, (s, x) -> s + x)"
 
 
 def normalised(q: str) -> str:
