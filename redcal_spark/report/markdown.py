@@ -22,13 +22,14 @@ def render_markdown(report: Report) -> str:
 
 def text(markup: object) -> str:
     """What a reader of the page sees: a number, or a sentence of ours."""
+    if not hasattr(markup, "__html__"):
+        return str(markup)
     return unescape(TAGS.sub("", str(markup)))
 
 
 def code(name: object) -> str:
     """A name that the user gave, as a code span: of one line, fit for a cell of a table."""
-    plain = text(name) if hasattr(name, "__html__") else str(name)
-    plain = " ".join(plain.split()).replace("|", "\\|")
+    plain = " ".join(text(name).split()).replace("|", "\\|")
     longest = max(map(len, TICKS.findall(plain)), default=0)
     fence, room = "`" * (longest + 1), " " if longest or not plain else ""
     return f"{fence}{room}{plain}{room}{fence}"
