@@ -12,7 +12,7 @@ import pyarrow as pa
 from redcal_spark.backends.delta_types import delta_schema, delta_type
 from redcal_spark.config.schema import Config
 from redcal_spark.core.columns import Columns, value_of
-from redcal_spark.core.decisions import Tie
+from redcal_spark.core.decisions import Tie, tie_of
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.output_columns import OutputNames, tag
 from redcal_spark.errors import InputError, UsageError
@@ -109,6 +109,10 @@ class Existing:
     any_name: bool = False
     append_only: bool = False
 
+    def is_earlier(self, schema: pa.Schema) -> bool:
+        """Whether a side table is of an earlier release, which had fewer columns of the same."""
+        return {*self.schema.names} < {*schema.names}
+
 
 def target_of(config: Config) -> Target:
     """What a configuration says of its rows."""
@@ -118,7 +122,7 @@ def target_of(config: Config) -> Target:
         suffix=output.suffix,
         skip=config.input.on_bad_rows == "skip",
         normalise=output.normalise,
-        tie=output.tie,
+        tie=tie_of(output.tie, config.input.n_models, config.input.model_names),
         mode=output.mode,
         id=config.input.id,
         partition_by=output.partition_by or (),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -15,48 +16,61 @@ from redcal_spark.core.responses import Actions
 from redcal_spark.errors import UsageError
 from redcal_spark.settings import setting
 
-# off: no column. None: rows on which the models disagree have no decision.
-Tie = Literal["off", "model_1", "model_2", "cheaper"] | None
-RULES: tuple[object, ...] = (*get_args(get_args(Tie)[0]), None)
+# off: no column. A number: that model's action. None: rows in dispute have no decision.
+Tie = Literal["off", "cheaper"] | int | None
+
+_HALF = 13
 
 
-def check_tie(tie: object) -> None:
-    if tie not in RULES:
-        known = ", ".join(map(repr, RULES))
-        raise UsageError(f"{setting('tie')}: must be one of {known}, got {tie!r}")
+def tie_of(given: object, models: int, names: Sequence[str] | None) -> Tie:
+    """The rule as users write it: models by their names, or as model_1, model_2."""
+    called = names or [f"model_{i + 1}" for i in range(models)]
+    if given is None or given == "off" or given == "cheaper":
+        return given
+    if given not in called:
+        known = ", ".join(map(repr, ("off", *called, "cheaper", None)))
+        raise UsageError(f"{setting('tie')}: must be one of {known}, got {given!r}")
+    return called.index(given) + 1
 
 
 def decisions(
-    loss: Loss, scores: list[Grid], actions: tuple[Actions, Actions], valid: Mask, tie: Tie
+    loss: Loss, scores: Sequence[Grid], actions: Sequence[Actions], valid: Mask, tie: Tie
 ) -> pa.Array:
     """The decision of every row, by name; null where there is none.
 
-    scores, actions: after the patches, of both models.
+    scores, actions: after the patches, of every model.
     """
-    one, two = actions
-    chosen, known = np.array(two if tie == "model_2" else one, np.int32), valid
-    dispute = np.flatnonzero(one != two)
-    if tie is None:
-        known = valid & (one == two)
-    elif tie == "cheaper":
-        second = dispute[_second_is_cheaper(loss, scores, (one, two), dispute)]
-        chosen[second] = two[second]
+    first, *others = actions
+    agreed = np.logical_and.reduce([first == other for other in others])
+    chosen = np.array(actions[tie - 1] if isinstance(tie, int) else first, np.int32)
+    known = valid & agreed if tie is None else valid
+    if tie == "cheaper":
+        dispute = np.flatnonzero(~agreed)
+        chosen[dispute] = _cheapest(loss, scores, actions, dispute)
     mask = None if known.all() else ~known
     return pa.array(loss.actions, pa.string()).take(pa.array(chosen, mask=mask))
 
 
-def _second_is_cheaper(
-    loss: Loss, scores: list[Grid], actions: tuple[Actions, Actions], rows: npt.NDArray[np.intp]
-) -> Mask:
-    """Whether model 2's action costs less by the mean of both models' scores; not if it is level.
+def _cheapest(
+    loss: Loss, scores: Sequence[Grid], actions: Sequence[Actions], rows: npt.NDArray[np.intp]
+) -> npt.NDArray[np.int32]:
+    """Of the models' actions the one that costs least by the mean of their scores.
 
-    Each model finds its own action at least as good, so that the two differences have opposite
-    signs: their sum is exact in int64, as each of them is.
+    The first model's of equals. Exact: the difference of two costs is kept in two parts, for the
+    scores of 16 models together do not fit int64.
     """
-    less = np.empty(len(rows), np.bool_)
-    for part in chunks(len(rows), 4 * loss.n_classes):
+    chosen = actions[0][rows].astype(np.int32)
+    for part in chunks(len(rows), 6 * loss.n_classes):
         here = rows[part]
-        costs = [loss.quantised[own[here].astype(np.intp)] for own in actions]
-        both = scores[0][here].astype(np.int64) + scores[1][here]
-        less[part] = ((costs[0] - costs[1]) * both).sum(axis=1) > 0
-    return less
+        both = np.add.reduce([f[here].astype(np.int64) for f in scores])
+        best = chosen[part]
+        for own in actions[1:]:
+            other = own[here].astype(np.int32)
+            apart = loss.quantised[best] - loss.quantised[other]
+            high, low = apart >> _HALF, apart & (1 << _HALF) - 1
+            rest = (low * both).sum(axis=1)
+            carried = (high * both).sum(axis=1) + (rest >> _HALF)
+            dearer = (carried > 0) | ((carried == 0) & (rest & (1 << _HALF) - 1 > 0))
+            best = np.where(dearer, other, best)
+        chosen[part] = best
+    return chosen

@@ -25,8 +25,10 @@ def with_moves(change: Totals, first: Sequence[Actions], rows: Rows) -> Totals:
     for before, after, touched in zip(first, rows.actions, rows.touched, strict=True):
         index = np.flatnonzero(touched)
         both = [actions.take(index, axis=1) for actions in (before, after)]
-        counts += pair_counts(both, losses)
-        labels += pair_label_sums(both, rows.y[index], d, losses)
+        # a row before and after are as two models: one pair of them
+        counts += [count[0] for count in pair_counts(both, losses)[0]]
+        sums = pair_label_sums(both, rows.y[index], d, losses)
+        labels += [x[0] if x.size else np.zeros((0, 0, d), np.int64) for x in sums]
     either = np.logical_or.reduce(rows.touched)
     many = np.array([np.count_nonzero(t) for t in (*rows.touched, either)], np.int64)
     return replace(change, touched=(many,), moves=tuple(counts), move_labels=tuple(labels))

@@ -40,7 +40,7 @@ def decisions(report: Report, loss: int) -> dict[str, Any]:
         "name": name(report.losses[loss].name),
         "several": len(report.losses) > 1,
         "counted": known is not None or not report.log,
-        "models": [_model(report, loss, moves, model, of) for model in (1, 2)],
+        "models": [_model(report, loss, moves, model, of) for model in report.numbers],
         "net": _net(report, loss, of),
         "use": _use(report, loss, of),
         "dispute": _dispute(report, loss, of),
@@ -58,7 +58,8 @@ def touched(report: Report) -> dict[str, Any] | None:
         "either": whole(either, split, "touched"),
         "share": share(Fraction(either, n), split, "touched", "share"),
         "models": [
-            whole(count, split, "touched", i) for i, count in enumerate(known["touched"], 1)
+            (name(report.models[i - 1]), STYLES[i], whole(count, split, "touched", i))
+            for i, count in enumerate(known["touched"], 1)
         ],
     }
 
@@ -165,46 +166,66 @@ def _net(report: Report, loss: int, of: tuple[str, ...]) -> list[dict[str, Any]]
 
 
 def _use(report: Report, loss: int, of: tuple[str, ...]) -> dict[str, Any]:
-    """The model whose decisions cost less afterwards, by how much, and whether that is sure.
+    """The model whose decisions cost least afterwards, by how much, and whether that is sure.
 
-    On rows on which both decide the same they cost the same: all of the difference is made on the
-    others. Its interval is Hoeffding's, over these rows' labels, given the scores.
+    On rows on which two models decide the same they cost the same: all of their difference is made
+    on the others. Its interval is Hoeffding's, over these rows' labels, given the scores.
     """
     split = report.shown_split
-    n, after = report.rows(split), report.audit(split, "after", loss)
-    one, two = (report.cost(split, "after", loss, model) for model in (1, 2))
-    better = 0 if one == two else 1 if one < two else 2
+    costs = {model: report.cost(split, "after", loss, model) for model in report.numbers}
+    best = min(costs, key=lambda model: costs[model])
     fresh = split == "holdout" and (
         report.certificate is None or report.certificate.candidates == 1
     )
-    margin = _margin(report, loss, after["rows"], n)
-    gap = abs(one - two)
+    others = []
+    for model in report.numbers:
+        gap, margin = costs[model] - costs[best], _margin(report, loss, best, model)
+        path = of if len(costs) == 2 else (*of, model)
+        if model != best:
+            others.append(
+                {
+                    "name": name(report.models[model - 1]),
+                    "style": STYLES[model],
+                    "gap": shown(three_digits(1000 * gap), 1000 * gap, *path, "use", "gap"),
+                    "margin": shown(
+                        three_digits(1000 * margin), 1000 * margin, *path, "use", "margin"
+                    ),
+                    "sure": fresh and float(gap) > margin,
+                }
+            )
     return {
-        "same": not after["disagreement_rows"],
+        "same": not report.audit(split, "after", loss)["disagreement_rows"],
         "level": f"{100 * LEVEL:g}",
-        "better": None if not better else name(report.models[better - 1]),
-        "other": None if not better else name(report.models[2 - better]),
-        "style": STYLES.get(better, ""),
+        "better": name(report.models[best - 1]) if len({*costs.values()}) > 1 else None,
+        "others": others,
+        "style": STYLES[best],
         "costs": [
-            shown(three_digits(1000 * x), 1000 * x, *of, "cost_of_1000", i)
-            for i, x in enumerate((one, two), 1)
+            (
+                name(report.models[model - 1]),
+                STYLES[model],
+                shown(three_digits(1000 * x), 1000 * x, *of, "cost_of_1000", model),
+            )
+            for model, x in costs.items()
         ],
-        "gap": shown(three_digits(1000 * gap), 1000 * gap, *of, "use", "gap"),
-        "margin": shown(three_digits(1000 * margin), 1000 * margin, *of, "use", "margin"),
         "fresh": fresh,
-        "sure": fresh and float(gap) > margin,
+        "sure": all(other["sure"] for other in others),
     }
 
 
-def _margin(report: Report, loss: int, pairs: list[list[int]], n: int) -> float:
+def _margin(report: Report, loss: int, one: int, two: int) -> float:
+    """How far the difference of two models' mean costs may be from its expectation."""
+    if one == two:
+        return 0.0
+    pair = report.pair_audit(report.shown_split, "after", loss, (min(one, two), max(one, two)))
     costs = np.array(report.losses[loss].costs, np.float64)
     squares = 0.0
-    for a1, line in enumerate(pairs):
+    for a1, line in enumerate(pair["rows"]):
         for a2, rows in enumerate(line):
             if a1 != a2 and rows:
                 apart = costs[a1] - costs[a2]
                 squares += rows * float(apart.max() - apart.min()) ** 2
-    return math.sqrt(squares * math.log(2 / (1 - LEVEL)) / 2) / n
+    spread = math.sqrt(squares * math.log(2 / (1 - LEVEL)) / 2)
+    return spread / report.rows(report.shown_split)
 
 
 # --- what is left ---------------------------------------------------------------------------------
@@ -212,26 +233,32 @@ def _margin(report: Report, loss: int, pairs: list[list[int]], n: int) -> float:
 
 def _dispute(report: Report, loss: int, of: tuple[str, ...]) -> dict[str, Any]:
     """The rows on which the models still decide differently, and the rule for them."""
-    split = report.shown_split
-    after, names = report.audit(split, "after", loss), report.actions[loss]
-    rows = after["disagreement_rows"]
-    pairs = [
-        (count, a1, a2)
-        for a1, line in enumerate(after["rows"])
+    split, names = report.shown_split, report.actions[loss]
+    rows = report.audit(split, "after", loss)["disagreement_rows"]
+    groups = [
+        (count, a1, a2, pair)
+        for pair in report.pairs
+        for a1, line in enumerate(report.pair_audit(split, "after", loss, pair)["rows"])
         for a2, count in enumerate(line)
         if a1 != a2 and count
     ]
-    pairs.sort(key=lambda pair: (-pair[0], *pair[1:]))
+    groups.sort(key=lambda group: (-group[0], *group[1:]))
+    tie = report.config["output"].get("tie", "off")
     return {
         "rows": whole(rows, *of, "dispute", "rows"),
         "any": bool(rows),
         "share": share(report.apart(split, "after", loss), *of, "dispute", "share"),
-        "pairs": [
-            (whole(count, *of, "dispute", a1, a2), (names[a1], names[a2]))
-            for count, a1, a2 in pairs[:PAIRS]
+        "groups": [
+            (
+                whole(count, *of, "dispute", a1, a2, *(pair if len(report.pairs) > 1 else ())),
+                (names[a1], names[a2]),
+                pair,
+            )
+            for count, a1, a2, pair in groups[:PAIRS]
         ],
-        "left_out": len(pairs[PAIRS:]),
+        "left_out": len(groups[PAIRS:]),
         "column": f"{report.losses[loss].name}_decision",
-        "tie": report.config["output"].get("tie", "off"),
+        "tie": tie,
+        "tie_model": {"model_1": report.models[0], "model_2": report.models[1]}.get(tie, tie),
         "written": "table" in report.versions,
     }

@@ -79,21 +79,28 @@ def named(loss: Loss, place: str) -> str:
     return f"CASE {place} {' '.join(cases)} END"
 
 
-def decision(loss: Loss, tie: Tie, one: str, two: str) -> str:
-    """The agreed action, or the one that the rule takes. one, two: places of both actions."""
+def decision(loss: Loss, tie: Tie, places: Sequence[str]) -> str:
+    """The agreed action, or the one that the rule takes. places: of every model's action."""
+    first, *others = places
     if tie == "cheaper":
-        second = f"{_difference(loss, one, two, '_q1')} + {_difference(loss, one, two, '_q2')} > 0"
-        return named(loss, f"IF({second}, {two}, {one})")
+        array = f"array({', '.join(_price(loss, place, len(places)) for place in places)})"
+        chosen = f"array_position({array}, array_min({array}))"
+        return named(loss, f"element_at(array({', '.join(places)}), CAST({chosen} AS INT))")
     if tie is None:
-        return named(loss, f"IF({one} = {two}, {one}, NULL)")
-    return named(loss, two if tie == "model_2" else one)
+        agreed = " AND ".join(f"{first} = {other}" for other in others)
+        return named(loss, f"IF({agreed}, {first}, NULL)")
+    return named(loss, places[tie - 1] if isinstance(tie, int) else first)
 
 
-def _difference(loss: Loss, one: str, two: str, q: str) -> str:
-    """What one action scores above the other by a model's scores."""
+def _price(loss: Loss, place: str, models: int) -> str:
+    """What an action costs by all models' scores together, which need more than a bigint."""
     rows = f"array({', '.join(wholes([int(c) for c in costs]) for costs in loss.quantised)})"
-    apart = f"zip_with({rows}[{one} - 1], {rows}[{two} - 1], (x, y) -> x - y)"
-    return f"aggregate(zip_with({apart}, {q}, (c, x) -> c * x), {whole(0)}, (s, x) -> s + x)"
+    both = "_q1"
+    for model in range(2, models + 1):
+        both = f"zip_with({both}, _q{model}, (x, y) -> x + y)"
+    products = f"zip_with({rows}[{place} - 1], {both}, (c, x) -> CAST(c AS DECIMAL(19, 0)) * x)"
+    zero = "CAST(0 AS DECIMAL(38, 0))"
+    return f"aggregate({products}, {zero}, (s, x) -> CAST(s + x AS DECIMAL(38, 0)))"
 
 
 def normalised(q: str) -> str:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
@@ -14,6 +15,8 @@ from redcal_spark import ReconciledPair
 from redcal_spark.backends.local.backend import LocalBackend
 from redcal_spark.backends.local.store import DeltaRsStore
 from redcal_spark.config.load import load_config
+from redcal_spark.core.decisions import decisions
+from redcal_spark.core.losses import Loss
 from redcal_spark.errors import UsageError
 from redcal_spark.runs.job import Job
 from tests.e2e.work import LOSSES, Work, scores, write
@@ -33,20 +36,29 @@ def quantised(costs: list[list[float]]) -> list[list[int]]:
     return [[round((c - low) / (high - low) * 2**26) for c in row] for row in costs]
 
 
-def decided(row: dict[str, Any], loss: str, tie: str | None) -> str | None:
+TWO = {"1": "a", "2": "b"}
+THREE = {"champion": "a", "challenger": "b", "other": "c"}
+
+
+def decided(
+    row: dict[str, Any], loss: str, tie: str | None, models: dict[str, str] = TWO
+) -> str | None:
     """The specification in plain Python, from what the row says."""
-    one, two = row[f"{loss}_1_after"], row[f"{loss}_2_after"]
-    if one == two:
-        return str(one)
+    each = [row[f"{loss}_{called}_after"] for called in models]
+    if len({*each}) == 1:
+        return str(each[0])
+    if tie is None:
+        return None
     if tie != "cheaper":
-        taken: dict[str | None, str | None] = {"model_1": one, "model_2": two, None: None}
-        return taken[tie]
+        return str(each[int(tie[-1]) - 1])
     given = LOSSES[loss]
     names = given.get("actions") or [str(i) for i in range(len(given["costs"]))]
     costs = dict(zip(names, quantised(given["costs"]), strict=True))
-    both = [x + y for x, y in zip(*(grid(row[f"{m}_reconciled"]) for m in "ab"), strict=True)]
-    price = {a: sum(x * c for x, c in zip(both, costs[a], strict=True)) for a in (one, two)}
-    return str(two if price[two] < price[one] else one)
+    all_ = [
+        sum(xs) for xs in zip(*(grid(row[f"{m}_reconciled"]) for m in models.values()), strict=True)
+    ]
+    price = [sum(x * c for x, c in zip(all_, costs[a], strict=True)) for a in each]
+    return str(each[price.index(min(price))])
 
 
 @pytest.mark.parametrize("tie", RULES)
@@ -73,6 +85,42 @@ def test_decisions_of_a_run_and_an_apply(work: Work, tie: str | None) -> None:
     work.ran("apply")
     assert work.table("out/more").sort_by("case").equals(rows)
     assert work.redcal("evaluate").code == 0
+
+
+def three_models(work: Work) -> None:
+    table = scores()
+    write(table.append_column("c", scores(seed=6)["a"]))
+    given = work.tree["input"]
+    del given["model_1"], given["model_2"]
+    given["models"] = dict(THREE)
+
+
+def test_more_than_two_models(work: Work) -> None:
+    three_models(work)
+    for tie, rule in (("other", "model_3"), ("cheaper", "cheaper"), (None, None)):
+        work.tree["output"] |= {"table": f"out/{tie}", "tie": tie}
+        assert work.redcal("run").code in (0, 3)
+        rows = work.table(f"out/{tie}").to_pylist()
+        assert [r["triage_decision"] for r in rows] == [
+            decided(r, "triage", rule, THREE) for r in rows
+        ]
+    assert work.redcal("evaluate").code == 0
+    told = work.redcal("check", "--set", "output.tie=model_3")
+    said = "output.tie: must be off, champion, challenger, other, cheaper or null, got 'model_3'"
+    assert told.code == 2 and said in told.err
+
+
+def test_sums_that_do_not_fit_64_bits() -> None:
+    """Scores of 16 models at the corner of the box, the largest sums that there are."""
+    loss = Loss.of("x", [[1.0] * 1024, [1.0] * 1023 + [1.0 - 2**-26], [0.0] * 1024])
+    full = np.full((2, 1024), 2**26, np.int32)
+    one, two = np.array([0, 1], np.uint8), np.array([1, 0], np.uint8)
+    actions = [one, *[two] * 15]
+    done = decisions(loss, [full] * 16, actions, np.ones(2, np.bool_), "cheaper")
+    assert done.to_pylist() == ["1", "1"]
+    last = [np.array([2, 0], np.uint8)]
+    done = decisions(loss, [full] * 16, [*actions[:15], *last], np.ones(2, np.bool_), "cheaper")
+    assert done.to_pylist() == ["2", "1"]
 
 
 def test_rows_that_cannot_be_used_have_no_decision(work: Work) -> None:
@@ -157,7 +205,9 @@ def test_in_python(work: Work) -> None:
 def test_wrong_rules_are_refused(work: Work) -> None:
     work.tree["output"]["tie"] = "dearer"
     told = work.redcal("check")
-    assert told.code == 2 and "output.tie: must be" in told.err and "'cheaper'" in told.err
+    assert told.code == 2
+    said = "output.tie: must be off, model_1, model_2, cheaper or null, got 'dearer'"
+    assert said in told.err
     work.tree["output"]["tie"] = "cheaper"
     work.tree["reconcile"]["algorithm"] = "reconcile"
     del work.tree["losses"]

@@ -12,6 +12,7 @@ import pytest
 from redcal_spark.report.markdown import cell, code
 from redcal_spark.report.pdf import BROWSERS
 from tests.browser import Browser, chromium_or_skip
+from tests.e2e.test_decisions import THREE, three_models
 from tests.e2e.test_report import page
 from tests.e2e.work import LOSSES, Work, split_rows
 from tests.report_pages import Element, numbers
@@ -131,13 +132,34 @@ def test_words_are_in_the_margin(work: Work) -> None:
         ("off", "let output.tie decide. It adds the column triage_decision"),
         (None, "it is null (output.tie: null): somebody must decide them"),
         ("model_2", "that of b (output.tie: model_2), so that its cost is that model’s"),
-        ("cheaper", "costs less by the mean of both models’ new scores (output.tie: cheaper)"),
+        ("cheaper", "costs least by the mean of all models’ new scores (output.tie: cheaper)"),
     ],
 )
 def test_what_one_may_do_with_rows_in_dispute(work: Work, tie: Any, words: str) -> None:
     work.tree["output"]["tie"] = tie
     work.ran()
     assert words in decisions(page()).words
+
+
+def test_the_report_of_three_models(work: Work) -> None:
+    three_models(work)
+    work.tree["output"]["tie"] = "other"
+    assert work.redcal("run").code in (0, 3)
+    shown = decisions(page())
+    told = numbers(page())
+    rows = split_rows(work.table(), "test").to_pylist()
+    for loss in LOSSES:
+        for model, called in enumerate(THREE, 1):
+            moved = sum(r[f"{loss}_{called}_before"] != r[f"{loss}_{called}_after"] for r in rows)
+            assert {v for v, _ in told[f"holdout/{loss}/moves/{model}/rows"]} == {str(moved)}
+        apart = sum(len({r[f"{loss}_{called}_after"] for called in THREE}) > 1 for r in rows)
+        assert {v for v, _ in told[f"holdout/{loss}/dispute/rows"]} == {str(apart)}
+    assert "that of other (output.tie: other)" in shown.words
+    sign = shown.one("div", class_="sign").words
+    assert all(f"accept the new scores of {x}" in sign for x in THREE)
+    assert work.redcal("report", "-o", "x.md").code == 0
+    text = Path("x.md").read_text("utf-8")
+    assert text.startswith("# Reconciliation of `champion`, `challenger` and `other`\n")
 
 
 def test_without_holdout_rows_nobody_counted_moves(work: Work) -> None:
