@@ -99,7 +99,7 @@ def overview(texts: Mapping[str, str]) -> str:
         for group, known in GROUPS.items()
         if (names := [name for name in known if name in texts])
     )
-    return "\n\n".join(["Reconcile two models that lead to different decisions.", *groups])
+    return "\n\n".join(["Reconcile models that lead to different decisions.", *groups])
 
 
 def told_apart() -> str:

@@ -26,8 +26,8 @@ OTHERS = "others"
 
 def money(value: Fraction, *of: object) -> Html:
     """A cost or a change of one, with its sign, as a sentence has it."""
-    sign = "+" if value > 0 else ""
-    return shown(f"{sign}{three_digits(value)}", value, *of)
+    text = f"{value.numerator:,}" if value.denominator == 1 else three_digits(value)
+    return shown(f"+{text}" if value > 0 else text, value, *of)
 
 
 def decisions(report: Report, loss: int) -> dict[str, Any]:
