@@ -25,17 +25,18 @@ RUN_ID = "run_id"  # the column that tells the runs of an appended table apart
 class Target:
     """The table of reconciled rows: its name, the new columns, and how rows get into it.
 
-    suffix, skip: of the new columns, and whether bad rows pass through. normalise: scores that sum
-    to 1 are added. tie: decisions are added, by this rule where the models disagree. id: what rows
-    are merged on. partition_by, cluster_by: for a new table; nothing keeps what an old one has.
-    evolve: an old table with other columns is changed, not refused. columns: of the input, that are
-    carried; None: all. touched_only: other rows are not written. direct: on Spark, by the tasks
-    themselves.
+    suffix, skip: of the new columns, and whether bad rows pass through. skip_missing: whether rows
+    without a model's scores do. normalise: scores that sum to 1 are added. tie: decisions are
+    added, by this rule where the models disagree. id: what rows are merged on. partition_by,
+    cluster_by: for a new table; nothing keeps what an old one has. evolve: an old table with other
+    columns is changed, not refused. columns: of the input, that are carried; None: all.
+    touched_only: other rows are not written. direct: on Spark, by the tasks themselves.
     """
 
     table: str
     suffix: str = "_reconciled"
     skip: bool = False
+    skip_missing: bool = False
     normalise: bool = False
     tie: Tie = "off"
     mode: Literal["overwrite", "merge", "append"] = "overwrite"
@@ -84,6 +85,7 @@ class Target:
             tie=self.tie,
             carried=self.columns,
             touched_only=self.touched_only,
+            skip_missing=self.skip_missing,
         )
 
     def names_to_write(self, columns: Columns, losses: LossFamily) -> OutputNames:
@@ -121,6 +123,7 @@ def target_of(config: Config) -> Target:
         table=output.table,
         suffix=output.suffix,
         skip=config.input.on_bad_rows == "skip",
+        skip_missing=config.input.missing_model == "skip_row",
         normalise=output.normalise,
         tie=tie_of(output.tie, config.input.n_models, config.input.model_names),
         mode=output.mode,
