@@ -12,6 +12,7 @@ import pyarrow as pa
 from redcal_spark.backends.delta_types import delta_schema, delta_type
 from redcal_spark.config.schema import Config
 from redcal_spark.core.columns import Columns, value_of
+from redcal_spark.core.decisions import Tie, tie_of
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.output_columns import OutputNames, tag
 from redcal_spark.errors import InputError, UsageError
@@ -26,11 +27,11 @@ class Target:
     """The table of reconciled rows: its name, the new columns, and how rows get into it.
 
     suffix, skip: of the new columns, and whether bad rows pass through. skip_missing: whether rows
-    without a model's scores do. normalise: scores that sum
-    to 1 are added. id: what rows are merged on. partition_by, cluster_by: for a new table; nothing
-    keeps what an old one has. evolve: an old table with other columns is changed, not refused.
-    columns: of the input, that are carried; None: all. touched_only: other rows are not written.
-    direct: on Spark, by the tasks themselves.
+    without a model's scores do. normalise: scores that sum to 1 are added. tie: decisions are
+    added, by this rule where the models disagree. id: what rows are merged on. partition_by,
+    cluster_by: for a new table; nothing keeps what an old one has. evolve: an old table with other
+    columns is changed, not refused. columns: of the input, that are carried; None: all.
+    touched_only: other rows are not written. direct: on Spark, by the tasks themselves.
     """
 
     table: str
@@ -38,6 +39,7 @@ class Target:
     skip: bool = False
     skip_missing: bool = False
     normalise: bool = False
+    tie: Tie = "off"
     mode: Literal["overwrite", "merge", "append"] = "overwrite"
     id: str | None = None
     partition_by: tuple[str, ...] = ()
@@ -81,6 +83,7 @@ class Target:
             *(columns, losses, self.suffix),
             roles=True,
             normalise=self.normalise,
+            tie=self.tie,
             carried=self.columns,
             touched_only=self.touched_only,
             skip_missing=self.skip_missing,
@@ -125,6 +128,7 @@ def target_of(config: Config) -> Target:
         skip=config.input.on_bad_rows == "skip",
         skip_missing=config.input.missing_model == "skip_row",
         normalise=output.normalise,
+        tie=tie_of(output.tie, config.input.n_models, config.input.model_names),
         mode=output.mode,
         id=config.input.id,
         partition_by=output.partition_by or (),
