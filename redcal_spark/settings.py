@@ -29,6 +29,7 @@ KEYS = {
     "id": "input.id",
     "classes": "input.classes",
     "on_bad_rows": "input.on_bad_rows",
+    "missing_model": "input.missing_model",
     "algorithm": "reconcile.algorithm",
     "alpha": "reconcile.alpha",
     "eta": "reconcile.eta",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,8 @@ class OutputNames:
     """The names of the new columns. A suffix of one's own goes on all of them, to avoid clashes.
 
     roles: whether there is a column `split`, as in the rows of every job. normalise: whether there
-    are scores that sum to 1, beside the reconciled ones. carried: the input columns that are kept
+    are scores that sum to 1, beside the reconciled ones. skip_missing: rows without a model's
+    scores pass through untouched. carried: the input columns that are kept
     beside them; None: all. touched_only: rows whose scores did not change are left out.
     """
 
@@ -47,6 +48,7 @@ class OutputNames:
     normalise: bool = False
     carried: tuple[str, ...] | None = None
     touched_only: bool = False
+    skip_missing: bool = False
 
     @property
     def _tag(self) -> str:
@@ -102,7 +104,7 @@ class OutputNames:
         names.append(self.touched)
         if self.roles:
             names.append(self.split)
-        return [*names, *([self.valid] if skip else [])]
+        return [*names, *([self.valid] if skip or self.skip_missing else [])]
 
     def kept(self, existing: Sequence[str], where: str) -> list[str]:
         """The input columns that are carried, in the input's order."""
@@ -201,7 +203,7 @@ def added(
     names.check(batch.schema.names, skip, "the data")
     if names.normalise:
         check_normalise(layout)
-    reading = read(batch, layout, problems, start)
+    reading = read(batch, replace(layout, skip_missing=names.skip_missing), problems, start)
     valid, rows = reading.valid, None
     done = replay(reading.block, rules, log)
     touched = [t & valid for t in done.touched]
@@ -230,7 +232,7 @@ def added(
     arrays[names.touched] = pa.array(np.logical_or.reduce(touched))
     if names.roles:
         arrays[names.split] = roles.column(batch, valid)
-    if skip:
+    if skip or names.skip_missing:
         arrays[names.valid] = pa.array(valid)
     return Added(arrays, rows)
 

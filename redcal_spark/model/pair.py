@@ -47,6 +47,7 @@ class ReconciledPair(Fitted):
         suffix: str = "_reconciled",
         on_bad_rows: Literal["error", "skip"] = "error",
         normalise: bool = False,
+        missing_model: Literal["error", "skip_row"] = "error",
     ) -> Any:
         """The reconciled scores of any rows, labelled or not.
 
@@ -57,13 +58,17 @@ class ReconciledPair(Fitted):
         normalise: the scores of several classes need not sum to 1 when they are patched; scores
         divided by their sum are added, null where it is 0 (numpy: as many more arrays, with NaN).
         Actions are those of the scores as they are, and so is every promise.
+        missing_model: rows without a model's scores are an error, or pass through ("skip_row").
         """
         if on_bad_rows not in ("error", "skip"):
             raise UsageError(f"on_bad_rows: must be 'error' or 'skip', got {on_bad_rows!r}")
         if not isinstance(normalise, bool):
             raise UsageError(f"normalise: must be True or False, got {normalise!r}")
-        skip = on_bad_rows == "skip"
-        names = OutputNames(self.columns, self.losses, suffix, normalise=normalise)
+        check_missing_model(missing_model)
+        skip, absent = on_bad_rows == "skip", missing_model == "skip_row"
+        names = OutputNames(
+            self.columns, self.losses, suffix, normalise=normalise, skip_missing=absent
+        )
         if is_spark(data):
             from redcal_spark.backends.spark.frames import apply_to_frame
 
@@ -131,6 +136,11 @@ class ReconciledPair(Fitted):
 def is_spark(data: Any) -> bool:
     """Whether this is a Spark DataFrame, asked without importing Spark."""
     return any(kind.__module__.startswith("pyspark.sql") for kind in type(data).__mro__)
+
+
+def check_missing_model(given: str) -> None:
+    if given not in ("error", "skip_row"):
+        raise UsageError(f"missing_model: must be 'error' or 'skip_row', got {given!r}")
 
 
 def is_many(data: Any) -> bool:

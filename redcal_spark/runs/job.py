@@ -91,6 +91,7 @@ class Job:
                 id=columns.id,
                 classes=columns.classes,
                 on_bad_rows=self.config.input.on_bad_rows,
+                missing_model=self.config.input.missing_model,
                 threads=self.config.engine.threads,
             )
 
