@@ -41,6 +41,7 @@ KEYS = {
     "delta": "reconcile.delta",
     "suffix": "output.suffix",
     "normalise": "output.normalise",
+    "tie": "output.tie",
     "engine": "engine.name",
     "threads": "engine.threads",
     "scratch": "engine.scratch",

@@ -12,6 +12,7 @@ import pyarrow as pa
 from redcal_spark.certificate.certify import Certificate
 from redcal_spark.core.arrow import batches, empty_batch, from_numpy, to_arrow, with_columns
 from redcal_spark.core.columns import plan
+from redcal_spark.core.decisions import tie_of
 from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.normalised import with_nan
 from redcal_spark.core.output_columns import OutputNames
@@ -48,6 +49,7 @@ class ReconciledPair(Fitted):
         on_bad_rows: Literal["error", "skip"] = "error",
         normalise: bool = False,
         missing_model: Literal["error", "skip_row"] = "error",
+        tie: str | None = "off",
     ) -> Any:
         """The reconciled scores of any rows, labelled or not.
 
@@ -59,6 +61,10 @@ class ReconciledPair(Fitted):
         divided by their sum are added, null where it is 0 (numpy: as many more arrays, with NaN).
         Actions are those of the scores as they are, and so is every promise.
         missing_model: rows without a model's scores are an error, or pass through ("skip_row").
+
+        tie: columns `<loss>_decision` are added to a table: the agreed action, and where the models
+        disagree that of "model_1" (or of a model by its name), the "cheaper" one by the mean of all
+        models' new scores (the first model's of equals), or None for none.
         """
         if on_bad_rows not in ("error", "skip"):
             raise UsageError(f"on_bad_rows: must be 'error' or 'skip', got {on_bad_rows!r}")
@@ -66,8 +72,12 @@ class ReconciledPair(Fitted):
             raise UsageError(f"normalise: must be True or False, got {normalise!r}")
         check_missing_model(missing_model)
         skip, absent = on_bad_rows == "skip", missing_model == "skip_row"
+        rule = tie_of(tie, self.columns.n_models, self.columns.model_names)
         names = OutputNames(
-            self.columns, self.losses, suffix, normalise=normalise, skip_missing=absent
+            *(self.columns, self.losses, suffix),
+            normalise=normalise,
+            tie=rule,
+            skip_missing=absent,
         )
         if is_spark(data):
             from redcal_spark.backends.spark.frames import apply_to_frame
