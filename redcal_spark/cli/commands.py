@@ -220,7 +220,7 @@ def export(options: argparse.Namespace) -> int:
         print(json.dumps(pair.to_json()))
         return 0
     try:
-        pair.save(options.output)
+        replace(pair, certificate=None).save(options.output)  # the model alone, as it is printed
     except OSError as err:
         raise UsageError(f"{options.output}: {err.strerror}") from err
     record_export(job, row, options.output)

@@ -38,6 +38,18 @@ class Columns:
         scores = self.scores(model)
         return (scores,) if isinstance(scores, str) else scores
 
+    @property
+    def models(self) -> tuple[str, ...]:
+        """What the models are called: by their columns, where these tell them apart."""
+        sources = (self.model_1, self.model_2)
+        names = tuple(source for source in sources if isinstance(source, str))
+        if len(set(names)) == len(sources):
+            return names
+        return tuple(f"model {number}" for number in range(1, len(sources) + 1))
+
+    def class_name(self, number: int) -> str:
+        return f"class {number}" if self.classes is None else self.classes[number]
+
     def names(self, *, label: bool) -> list[str]:
         """Every column that is read, once."""
         others = [self.label if label else None, self.id]

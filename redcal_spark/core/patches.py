@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 
 from redcal_spark.core.events import ActionRegion, Direction, Disagreement, Event, ScoreGap
 from redcal_spark.core.fixed_point import ONE, Grid
 from redcal_spark.core.losses import LossFamily
+from redcal_spark.core.number_text import plural
 from redcal_spark.errors import ModelFileError
 
 Kind = Literal["reconcile", "calibrate", "score"]
@@ -115,7 +116,7 @@ class PatchLog(tuple[Patch, ...]):
         return [patch.to_json() for patch in self]
 
     @classmethod
-    def from_json(cls, data: Iterable[Mapping[str, Any]]) -> PatchLog:
+    def from_json(cls, data: Iterable[Mapping[str, Any]]) -> Self:
         log = cls(Patch.from_json(entry) for entry in data)
         for place, patch in enumerate(log):
             if patch.step != place:
@@ -125,6 +126,11 @@ class PatchLog(tuple[Patch, ...]):
     @property
     def rounds(self) -> int:
         return sum(patch.kind != "calibrate" for patch in self)
+
+    def __repr__(self) -> str:
+        return (
+            f"<PatchLog: {plural(len(self), 'patch', 'patches')} in {plural(self.rounds, 'round')}>"
+        )
 
 
 def full_phi(patch: Patch, d: int, binary: bool) -> Sequence[int]:

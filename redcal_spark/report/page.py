@@ -47,6 +47,11 @@ SHOWS: dict[str, Any] = {  # what templates call, besides the run's `report`
 
 def render(report: Report) -> str:
     """The report as HTML. Every value is escaped: by jinja2, and by `tag` within `Html`."""
+    return rendered("report.html", report, context(report)) + "\n"
+
+
+def rendered(template: str, report: Report, values: dict[str, Any]) -> str:
+    """A template with what it shows of a run."""
     try:
         from jinja2 import DictLoader, Environment, StrictUndefined
     except ModuleNotFoundError as err:
@@ -65,7 +70,7 @@ def render(report: Report) -> str:
     )
     environment.filters["plural"] = plural
     environment.globals.update(SHOWS, report=report)
-    return environment.get_template("report.html").render(**context(report)) + "\n"
+    return environment.get_template(template).render(**values)
 
 
 @cache
