@@ -8,6 +8,7 @@ import os
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from redcal_spark.atomic_write import write_whole
 from redcal_spark.cli.open_job import job_of, model_of, renamed
 from redcal_spark.cli.results import (
     console_of,
@@ -19,6 +20,7 @@ from redcal_spark.cli.results import (
     show_evaluation,
     show_held,
 )
+from redcal_spark.cli.sql_export import select_of
 from redcal_spark.cli.tables import (
     audit_tables,
     comparison_tables,
@@ -213,14 +215,21 @@ def log(options: argparse.Namespace) -> int:
 
 
 def export(options: argparse.Namespace) -> int:
+    sql = options.format == "sql"
+    if not sql and (options.dialect is not None or options.table is not None):
+        raise UsageError("--dialect and --table need --format sql")
     job = job_of(options)
     row = job.find(options.run)
     pair = renamed(job.pair_of(row), job.config.hidden.stored_json)
+    text = select_of(job, pair, options.dialect, options.table) if sql else None
     if options.output is None:
-        print(json.dumps(pair.to_json()))
+        print(text or json.dumps(pair.to_json()))
         return 0
     try:
-        replace(pair, certificate=None).save(options.output)  # the model alone, as it is printed
+        if text is not None:
+            write_whole(options.output, lambda file: file.write(f"{text}\n"))
+        else:
+            replace(pair, certificate=None).save(options.output)  # the model, as it is printed
     except OSError as err:
         raise UsageError(f"{options.output}: {err.strerror}") from err
     record_export(job, row, options.output)

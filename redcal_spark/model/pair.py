@@ -14,6 +14,7 @@ from redcal_spark.certificate.certify import Certificate
 from redcal_spark.core.columns import plan
 from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.number_text import plural
+from redcal_spark.core.output_columns import OutputNames
 from redcal_spark.core.problem import Problem
 from redcal_spark.errors import UsageError
 from redcal_spark.model import model_file
@@ -26,6 +27,7 @@ from redcal_spark.model.given import halves, is_both, one_row
 from redcal_spark.model.named_log import NamedLog
 from redcal_spark.model.plots import Plots
 from redcal_spark.model.scanning import Computing, Given
+from redcal_spark.model.sql import to_sql
 from redcal_spark.model.summary import Summary
 from redcal_spark.model.views import views
 from redcal_spark.settings import called_from_python
@@ -289,6 +291,30 @@ class ReconciledPair(Fitted):
         layout = plan(table.schema, columns, "the row", self.n_classes, None, labels=False)
         self.check_layout(layout)
         return explain(table, layout, self.rules, self.log, self.parameters, self.status)
+
+    @called_from_python
+    def to_sql(
+        self,
+        table: str,
+        dialect: str = "spark",
+        *,
+        columns: Sequence[str] | None = None,
+        suffix: str = "_reconciled",
+    ) -> str:
+        """The model as one SELECT without functions of one's own, for Spark SQL or a warehouse.
+
+        It gives what `apply(table, on_bad_rows="skip")` gives, to the bit, of up to 100 patches and
+        20 classes; larger models are refused.
+        table: as it stands behind FROM. dialect: spark (3.4 and later), duckdb or ansi. columns:
+        those of the table that come along; by default the ones that are read.
+
+        ```python
+        print(pair.to_sql("scores", "duckdb")[:200])
+        ```
+        """
+        carried = tuple(columns) if columns is not None else tuple(self.columns.names(label=False))
+        names = OutputNames(self.columns, self.losses, suffix, carried=carried)
+        return to_sql(self, table, dialect, names)
 
     # --- as plain data ------------------------------------------------------------------------
 
