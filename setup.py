@@ -31,6 +31,9 @@ REPORT = ["jinja2>=3.1"]
 # Cards and charts in notebooks, tables as data frames.
 NOTEBOOK = [*REPORT, "matplotlib>=3.8", "pandas>=2.2,<3"]
 
+# The client alone: the full package wants an older pyarrow, and pip would go back years for it.
+MLFLOW = ["mlflow-skinny>=3.1", "pandas>=2.2,<3"]
+
 # What `pyspark[connect]` asks for, so that the contract suite can run through Spark Connect.
 CONNECT = [
     "grpcio>=1.76",
@@ -98,6 +101,7 @@ setup(
         "spark": SPARK,
         "report": REPORT,
         "notebook": NOTEBOOK,
+        "mlflow": MLFLOW,
         "dev": DEV,
         "docs": DOCS,
     },
