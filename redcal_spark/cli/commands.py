@@ -33,6 +33,7 @@ from redcal_spark.core.problem import few_rows
 from redcal_spark.errors import UsageError
 from redcal_spark.model.audit import audit_rows
 from redcal_spark.model.pair import ReconciledPair
+from redcal_spark.registry import runs as registry
 from redcal_spark.report.compare_chart import check_chart, write_chart
 from redcal_spark.report.data import Report
 from redcal_spark.report.write import path_on_demand, write_report
@@ -52,6 +53,7 @@ from redcal_spark.runs.view import view_of
 def check(options: argparse.Namespace) -> int:
     job = job_of(options)
     layout = job.check(ids=options.ids)
+    registry.check(job)
     rows = job.input.count()
     if rows is not None and (warning := few_rows(job.problem.parameters, rows)) is not None:
         job.listener.note(warning)
@@ -99,6 +101,7 @@ def audit_(options: argparse.Namespace) -> int:
 
 def run(options: argparse.Namespace) -> int:
     job = job_of(options)
+    registry.check(job)
     return show_end(options, job, start.run(job, force=options.force, wait=options.wait))
 
 
@@ -109,6 +112,7 @@ def fit(options: argparse.Namespace) -> int:
 
 def resume(options: argparse.Namespace) -> int:
     job = job_of(options)
+    registry.check(job)
     return show_end(options, job, start.resume(job, options.run, wait=options.wait))
 
 

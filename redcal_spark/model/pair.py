@@ -4,32 +4,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from redcal_spark.certificate.certify import Certificate
 from redcal_spark.core.columns import plan
-from redcal_spark.core.fitted import Fitted
-from redcal_spark.core.number_text import plural
 from redcal_spark.core.output_columns import OutputNames
 from redcal_spark.core.problem import Problem
-from redcal_spark.errors import UsageError
 from redcal_spark.model import model_file
 from redcal_spark.model.applying import Applying, OnBadRows, applied, changed
 from redcal_spark.model.evaluation import Evaluation, evaluate
-from redcal_spark.model.evidence import Evidence, History, evidence_json
+from redcal_spark.model.evidence import evidence_json
 from redcal_spark.model.explain import explain
 from redcal_spark.model.explanation import Explanation
 from redcal_spark.model.given import halves, is_both, one_row
-from redcal_spark.model.named_log import NamedLog
-from redcal_spark.model.plots import Plots
 from redcal_spark.model.scanning import Computing, Given
+from redcal_spark.model.shown_pair import ShownPair
 from redcal_spark.model.sql import to_sql
-from redcal_spark.model.summary import Summary
-from redcal_spark.model.views import views
 from redcal_spark.settings import called_from_python
 
 Rows = TypeVar("Rows")  # whatever kind of table, array or row is given comes back
@@ -46,7 +39,7 @@ Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ReconciledPair(Fitted):
+class ReconciledPair(ShownPair):
     """A reconciled pair of models: the patch log, and what it takes to replay it on any rows.
 
     Attributes:
@@ -58,87 +51,6 @@ class ReconciledPair(Fitted):
         certificate: what was promised and what is so, where that is known.
         evidence: what was measured of it when it was fitted, where that is known.
     """
-
-    log: NamedLog
-    certificate: Certificate | None = None
-    evidence: Evidence | None = None
-
-    def __post_init__(self) -> None:
-        about = (self.columns, self.losses, self.rows, (self.n_classes, self.binary))
-        object.__setattr__(self, "log", NamedLog.of(self.log, *about))
-        if self.certificate is not None:
-            named = replace(self.certificate, models=self.models)
-            object.__setattr__(self, "certificate", named)
-
-    # --- what it is -----------------------------------------------------------------------------
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """What the models are called: by their columns, where these tell them apart."""
-        return self.columns.models
-
-    @property
-    def history(self) -> History | None:
-        """What was measured after every round; None where nobody measured.
-
-        ```python
-        pair.history.to_pandas().groupby(["split", "model"])["decision_loss"].last()
-        ```
-        """
-        return None if self.evidence is None else self.evidence.history
-
-    def __repr__(self) -> str:
-        return f"<ReconciledPair: {self.headline()}>"
-
-    def headline(self) -> str:
-        """The pair in a line."""
-        log = self.log
-        return (
-            f"{' and '.join(self.models)}, {self.parameters.algorithm} {self.status}, "
-            f"{plural(len(log), 'patch', 'patches')} in {plural(log.rounds, 'round')} on "
-            f"{plural(self.rows, 'row')}"
-        )
-
-    def _repr_html_(self) -> str | None:
-        return views().html(self)
-
-    def summary(self) -> Summary:
-        """What the models were like before and after, on fitting and on holdout rows.
-
-        Printed it is a text; `to_pandas()` and `to_arrow()` give a table.
-
-        ```python
-        print(pair.summary())
-        pair.summary().to_pandas()
-        ```
-        """
-        audits = self.measured("a summary").audits
-        return Summary.of(self.headline(), audits, self.models, self.binary)
-
-    @property
-    def plot(self) -> Plots:
-        """Charts: `pair.plot.steps()`, `.disagreement()`, `.costs()`, `.patches()`."""
-        return Plots(self)
-
-    @called_from_python
-    def report(self, path: str | os.PathLike[str]) -> None:
-        """Write the report: one HTML file that loads nothing and runs nothing.
-
-        ```python
-        pair.report("report.html")
-        ```
-        """
-        views().write_report(self, path)
-
-    def measured(self, purpose: str) -> Evidence:
-        """What was measured of the pair. purpose: what needs it, for the message."""
-        if self.evidence is None:
-            raise UsageError(
-                f"{purpose} needs what was measured when the pair was fitted, and this pair's "
-                "source does not have it: a file that `redcal export` or an earlier release wrote. "
-                "pair.evaluate(data) measures it on labelled rows"
-            )
-        return self.evidence
 
     @called_from_python
     def evaluate(

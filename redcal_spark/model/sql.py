@@ -227,7 +227,8 @@ class _Statement:
 
         The first by name of its column; the second by loss and model, as 0_1.
         """
-        costs, chosen = {}, {}
+        costs: dict[str, str] = {}
+        chosen: dict[str, str] = {}
         for place, loss in enumerate(self.fitted.losses.losses):
             for model in MODELS:
                 own = [f"a{place}_{model}_{a}" for a in range(loss.n_actions)]

@@ -106,6 +106,7 @@ class Job:
         output = tree["output"] | self.tables._asdict()
         del output["report"]  # the rows are the same, whoever reads of them
         del output["writer"]  # nor whoever writes them
+        del output["mlflow"]  # nor who is told
         # as before there were such keys
         for key, usual in (("normalise", False), ("columns", None), ("rows", "all")):
             if output[key] == usual:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import re
 import textwrap
 from collections.abc import Iterator
@@ -257,7 +258,7 @@ def examples() -> Iterator[tuple[str, str]]:
     for owner in (Reconciler, ReconciledPair, Plots, Evaluation):
         members = {owner.__name__: owner} | {
             f"{owner.__name__}.{name}": member
-            for name, member in vars(owner).items()
+            for name, member in inspect.getmembers(owner)
             if not name.startswith("_")
         }
         for name, member in members.items():
