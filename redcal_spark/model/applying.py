@@ -15,6 +15,7 @@ from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.normalised import with_nan
 from redcal_spark.core.output_columns import OutputNames
 from redcal_spark.core.reading import BadRows
+from redcal_spark.core.serving import ROWS, serve
 from redcal_spark.errors import UsageError
 from redcal_spark.model.given import is_row, is_spark, one_of, one_row
 from redcal_spark.settings import setting
@@ -46,6 +47,8 @@ class Applying:
 
 def applied(pair: Fitted, how: Applying, data: Any, model_2: Any = None) -> Any:
     """The same kind of thing as was given, with new scores."""
+    if model_2 is not None and (few := _few(pair, how, data, model_2)) is not None:
+        return few
     names = how.names(pair)
     if is_spark(data):
         from redcal_spark.backends.spark.frames import apply_to_frame
@@ -78,6 +81,30 @@ def _is_polars_like(data: Any) -> bool:
 
 
 # --- arrays ---------------------------------------------------------------------------------------
+
+
+def _few(pair: Fitted, how: Applying, one: Any, two: Any) -> tuple[Any, ...] | None:
+    """New scores for few rows in arrays of numbers; None: they go the long way, by Arrow."""
+    if how.normalise:
+        return None
+    if isinstance(one, float | int) and isinstance(two, float | int):
+        given = [np.array([one], np.float64), np.array([two], np.float64)]
+        alone = True
+    elif type(one) is np.ndarray and type(two) is np.ndarray:
+        if one.dtype.kind != "f" or two.dtype.kind != "f" or one.shape != two.shape:
+            return None
+        alone = one.ndim == (0 if pair.binary else 1)
+        given = [np.asarray(x, np.float64) for x in (one, two)]
+        given = [x[None] for x in given] if alone else given
+    else:
+        return None
+    shape = given[0].shape
+    if shape[1:] != (() if pair.binary else (pair.n_classes,)) or shape[0] > ROWS:
+        return None
+    new = serve(pair.serving, given)
+    if new is None or not alone:
+        return None if new is None else tuple(new)
+    return tuple(float(x[0]) if pair.binary else x[0] for x in new)
 
 
 def _arrays(pair: Fitted, how: Applying, names: OutputNames, one: Any, two: Any) -> tuple[Any, ...]:
