@@ -37,7 +37,7 @@ class Fitted:
 
     @property
     def rules(self) -> Rules:
-        return rules_of(self.parameters, self.losses, self.binary)
+        return rules_of(self.parameters, self.losses, self.binary, self.columns.n_models)
 
     @cached_property
     def serving(self) -> Serving:

@@ -126,11 +126,12 @@ class Serving:
         if event is None:
             return None
         loss, a1, a2 = event.loss, event.a1, event.a2
-        rows: Index = ((actions[0][loss] == a1) & (actions[1][loss] == a2)).nonzero()[0]
+        i, j = event.pair[0] - 1, event.pair[1] - 1
+        rows: Index = ((actions[i][loss] == a1) & (actions[j][loss] == a2)).nonzero()[0]
         if not len(rows):
             return rows
         first, limit = self._cells[loss].start, self.rules.thresholds[loss]
-        one, two = scores[0][rows], scores[1][rows]
+        one, two = scores[i][rows], scores[j][rows]
         sure = (one[:, first + a2] - one[:, first + a1] > limit) | (
             two[:, first + a1] - two[:, first + a2] > limit
         )
@@ -176,7 +177,8 @@ class Serving:
             event = patch.event(self.rules.losses)
             assert isinstance(event, ScoreGap)
             j, i = event.coordinate, patch.model - 1
-            above = f[0][:, j] - f[1][:, j]
+            one, two = (f[model - 1][:, j] for model in event.pair)
+            above = one - two
             rows = (above > gap if event.direction == ">" else -above > gap).nonzero()[0]
             if len(rows):
                 column = np.minimum(np.maximum(f[i][rows, j] + patch.phi[0], 0), ONE)

@@ -17,10 +17,11 @@ from redcal_spark.core.output_columns import OutputNames
 from redcal_spark.core.reading import BadRows
 from redcal_spark.core.serving import ROWS, serve
 from redcal_spark.errors import UsageError
-from redcal_spark.model.given import is_row, is_spark, one_of, one_row
+from redcal_spark.model.given import is_many, is_row, is_spark, one_of, one_row
 from redcal_spark.settings import setting
 
 OnBadRows = Literal["error", "skip"]
+MissingModel = Literal["error", "skip_row"]
 
 
 @dataclass(frozen=True)
@@ -30,32 +31,43 @@ class Applying:
     suffix: str
     on_bad_rows: OnBadRows
     normalise: bool
+    missing_model: MissingModel = "error"
 
     def __post_init__(self) -> None:
         if self.on_bad_rows not in get_args(OnBadRows):
             raise UsageError(f"on_bad_rows: must be 'error' or 'skip', got {self.on_bad_rows!r}")
         if not isinstance(self.normalise, bool):
             raise UsageError(f"normalise: must be True or False, got {self.normalise!r}")
+        check_missing_model(self.missing_model)
 
     @property
     def skip(self) -> bool:
         return self.on_bad_rows == "skip"
 
     def names(self, pair: Fitted) -> OutputNames:
-        return OutputNames(pair.columns, pair.losses, self.suffix, normalise=self.normalise)
+        absent = self.missing_model == "skip_row"
+        return OutputNames(
+            pair.columns, pair.losses, self.suffix, normalise=self.normalise, skip_missing=absent
+        )
+
+
+def check_missing_model(given: str) -> None:
+    if given not in get_args(MissingModel):
+        raise UsageError(f"missing_model: must be 'error' or 'skip_row', got {given!r}")
 
 
 def applied(pair: Fitted, how: Applying, data: Any, model_2: Any = None) -> Any:
     """The same kind of thing as was given, with new scores."""
-    if model_2 is not None and (few := _few(pair, how, data, model_2)) is not None:
+    scores = _scores(pair, data, model_2)
+    if scores is not None and (few := _few(pair, how, scores)) is not None:
         return few
     names = how.names(pair)
     if is_spark(data):
         from redcal_spark.backends.spark.frames import apply_to_frame
 
         return apply_to_frame(data, pair, names, how.skip)
-    if model_2 is not None:
-        return _arrays(pair, how, names, data, model_2)
+    if scores is not None:
+        return _arrays(pair, how, names, scores)
     if is_row(data):
         return _row(pair, how, names, data)
     table = to_arrow(data, pair.columns.names(label=False))
@@ -83,23 +95,30 @@ def _is_polars_like(data: Any) -> bool:
 # --- arrays ---------------------------------------------------------------------------------------
 
 
-def _few(pair: Fitted, how: Applying, one: Any, two: Any) -> tuple[Any, ...] | None:
+def _scores(pair: Fitted, data: Any, model_2: Any) -> list[Any] | None:
+    """The scores of every model, if they were given one by one."""
+    if model_2 is not None:
+        return [data, model_2]
+    if isinstance(data, list | tuple) and not hasattr(data, "asDict"):
+        numbers = pair.binary and all(isinstance(x, float | int) for x in data)
+        return list(data) if numbers or is_many(data) else None
+    return None
+
+
+def _few(pair: Fitted, how: Applying, scores: list[Any]) -> tuple[Any, ...] | None:
     """New scores for few rows in arrays of numbers; None: they go the long way, by Arrow."""
-    if how.normalise:
+    if how.normalise or how.missing_model != "error" or len(scores) != pair.columns.n_models:
         return None
-    if isinstance(one, float | int) and isinstance(two, float | int):
-        given = [np.array([one], np.float64), np.array([two], np.float64)]
-        alone = True
-    elif type(one) is np.ndarray and type(two) is np.ndarray:
-        if one.dtype.kind != "f" or two.dtype.kind != "f" or one.shape != two.shape:
-            return None
-        alone = one.ndim == (0 if pair.binary else 1)
-        given = [np.asarray(x, np.float64) for x in (one, two)]
-        given = [x[None] for x in given] if alone else given
+    if all(isinstance(x, float | int) for x in scores):
+        alone, given = True, [np.array([x], np.float64) for x in scores]
+    elif all(type(x) is np.ndarray and x.dtype.kind == "f" for x in scores):
+        alone = scores[0].ndim == (0 if pair.binary else 1)
+        given = [np.asarray(x, np.float64)[None if alone else ...] for x in scores]
     else:
         return None
-    shape = given[0].shape
-    if shape[1:] != (() if pair.binary else (pair.n_classes,)) or shape[0] > ROWS:
+    rows = len(given[0])
+    wanted = (rows,) if pair.binary else (rows, pair.n_classes)
+    if rows > ROWS or any(x.shape != wanted for x in given):
         return None
     new = serve(pair.serving, given)
     if new is None or not alone:
@@ -107,13 +126,14 @@ def _few(pair: Fitted, how: Applying, one: Any, two: Any) -> tuple[Any, ...] | N
     return tuple(float(x[0]) if pair.binary else x[0] for x in new)
 
 
-def _arrays(pair: Fitted, how: Applying, names: OutputNames, one: Any, two: Any) -> tuple[Any, ...]:
+def _arrays(pair: Fitted, how: Applying, names: OutputNames, scores: list[Any]) -> tuple[Any, ...]:
     """New arrays for arrays; for the scores of one row, what they are."""
+    one = scores[0]
     alone = np.ndim(one) == (0 if pair.binary else 1) and not hasattr(one, "to_frame")
     if alone:
-        one, two = one_of(one), one_of(two)
+        scores = [one_of(own) for own in scores]
     nameless = replace(pair, columns=replace(pair.columns, id=None))  # arrays have no id
-    table = _extended(nameless, from_numpy(pair.columns, one, two), names, how.skip)
+    table = _extended(nameless, from_numpy(pair.columns, scores), names, how.skip)
     raw = [_to_numpy(table.column(name)) for name in names.raw]
     added = [table.column(name) for name in names.scores[len(raw) :]]
     new = (*raw, *(with_nan(column, pair.n_classes) for column in added))

@@ -78,7 +78,7 @@ class Evidence:
             "bad_rows": gathered.bad,
         }
         now = datetime.now(UTC)
-        return cls(History(table, pair.columns.models), audits(pair, histories), counts, now)
+        return cls(History(table, pair.columns.shown), audits(pair, histories), counts, now)
 
     def to_json(self) -> dict[str, Any]:
         rows = [
@@ -97,7 +97,7 @@ class Evidence:
         try:
             rows = [row | {"brier_sum": Decimal(row["brier_sum"])} for row in data["history"]]
             table = pa.Table.from_pylist(rows, schema=SCHEMA)
-            history = History(table, fitted.columns.models)
+            history = History(table, fitted.columns.shown)
             moment = datetime.fromisoformat(data["measured_at"])
             evidence = cls(history, data["audits"], data["counts"], moment)
             same = evidence.to_json() == data and tuple(data["counts"]) == COUNTS

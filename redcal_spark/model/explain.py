@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from operator import mul
 
+import numpy as np
 import pyarrow as pa
 
 from redcal_spark.core.blocks import Block
 from redcal_spark.core.columns import Layout, value_of
+from redcal_spark.core.events import Pair
 from redcal_spark.core.fixed_point import BITS, from_grid
-from redcal_spark.core.kernel import Rules, classify
+from redcal_spark.core.kernel import Rules, beyond_gap, classify
 from redcal_spark.core.losses import Loss
 from redcal_spark.core.parameters import Parameters, Status
 from redcal_spark.core.patches import Patch
@@ -33,8 +36,8 @@ def explain(
     problems = BadRows()
     reading = read(batch, layout, problems, None)
     problems.raise_if_any("the row")
-    given = tuple(_given(batch, layout, model) for model in (1, 2))
-    rows = Rows(Block(reading.block.f1, reading.block.f2), rules)
+    given = tuple(_given(batch, layout, model) for model in range(1, rules.models + 1))
+    rows = Rows(Block(reading.block.f), rules)
     start = state = _state(rows, given)
     steps = []
     for patch in log:
@@ -54,6 +57,7 @@ def explain(
         end=state,
         losses=rules.losses,
         classes=layout.columns.classes,
+        models=layout.columns.model_names,
     )
 
 
@@ -72,36 +76,38 @@ def _given(batch: pa.RecordBatch, layout: Layout, model: int) -> tuple[float, ..
 def _state(rows: Rows, given: Sequence[tuple[float, ...]]) -> State:
     block, rules = rows.current(), rows.rules
     _, events = classify(block, rules)
-    grid = (tuple(rows.f[0][0].tolist()), tuple(rows.f[1][0].tolist()))
+    grid = tuple(tuple(f[0].tolist()) for f in rows.f)
     standings = []
     for place, loss in enumerate(rules.losses.losses):
-        index = int(rows.actions[0][place, 0]), int(rows.actions[1][place, 0])
-        in_event = bool(events[place, 0] != rules.losses.no_event)
-        standings.append(_standing(loss, index, grid, in_event))
+        index = tuple(int(actions[place, 0]) for actions in rows.actions)
+        inside = np.flatnonzero(events[place, :, 0] != rules.losses.no_event).tolist()
+        pairs = tuple(rules.pairs[pair] for pair in inside)
+        standings.append(_standing(loss, index, grid, pairs))
     beyond: tuple[int, ...] = ()
     if rules.gap is not None:
+        far = beyond_gap(block, rules)[0]
         part = range(*rules.coordinates.indices(block.n_classes))
-        beyond = tuple(j for j in part if abs(int(block.f1[0, j] - block.f2[0, j])) > rules.gap)
-    one, two = (
-        tuple(from_grid(rows.f[i][0]).tolist()) if rows.touched[i][0] else given[i]
-        for i in range(2)
+        beyond = tuple(j for j, apart in zip(part, far.tolist(), strict=True) if apart)
+    scores = tuple(
+        tuple(from_grid(f[0]).tolist()) if touched[0] else own
+        for f, touched, own in zip(rows.f, rows.touched, given, strict=True)
     )
-    return State((one, two), grid, tuple(standings), beyond)
+    return State(scores, grid, tuple(standings), beyond)
 
 
 def _standing(
-    loss: Loss, index: tuple[int, int], f: Sequence[Sequence[int]], in_event: bool
+    loss: Loss, index: tuple[int, ...], f: Sequence[Sequence[int]], events: tuple[Pair, ...]
 ) -> Standing:
-    a1, a2 = index
-    contrast = (loss.quantised[a2] - loss.quantised[a1]).tolist()
-    gaps = [sum(c * x for c, x in zip(contrast, row, strict=True)) for row in f]
     unit = 1 << BITS + loss.bits
-    one, two = (tuple(product(loss, a, None, row) for a in index) for row in f)
+    margins = []
+    for own, row in zip(index, f, strict=True):
+        scores = [sum(map(mul, loss.quantised[a].tolist(), row)) for a in index]
+        margins.append(Fraction(max(scores) - scores[index.index(own)], unit))
     return Standing(
         loss.name,
         index,
-        (loss.actions[a1], loss.actions[a2]),
-        (Fraction(gaps[0], unit), Fraction(-gaps[1], unit)),
-        ((one[0], one[1]), (two[0], two[1])),
-        in_event,
+        tuple(loss.actions[a] for a in index),
+        tuple(margins),
+        tuple(tuple(product(loss, a, None, row) for a in index) for row in f),
+        events,
     )

@@ -23,7 +23,7 @@ def is_spark(data: Any) -> bool:
 def labelled(
     columns: Columns, data: Any, model_2: Any, labels: Any, more: Sequence[str] = ()
 ) -> pa.Table:
-    """Labelled rows: a table; (scores, scores, labels); or, as scikit-learn does, (X, y).
+    """Labelled rows: a table; (scores, scores, labels); ([scores, ...], labels); or (X, y).
 
     more: other columns of a table that are needed.
     """
@@ -33,13 +33,15 @@ def labelled(
             raise UsageError("labels: given with a table; give (scores, scores, labels), or (X, y)")
         return to_arrow(data, names)
     if labels is not None:
-        return from_numpy(columns, data, model_2, labels)
+        return from_numpy(columns, [data, model_2], labels)
+    if is_many(data):
+        return from_numpy(columns, data, model_2)
     if is_both(data):
-        return from_numpy(columns, *halves(data), model_2)
+        return from_numpy(columns, parts(data, columns.n_models), model_2)
     if not _is_table(data):
         raise UsageError(
-            "labels are missing: give (scores_1, scores_2, labels); or (X, y), X a table or an "
-            "array with the scores of both models side by side"
+            "labels are missing: fit(scores_1, scores_2, labels), or fit([scores_1, ...], labels); "
+            "or fit(X, y), X a table or an array with the scores of all models side by side"
         )
     table = to_arrow(data, names)
     if columns.label in table.column_names:
@@ -54,20 +56,27 @@ def labelled(
 
 
 def is_both(data: Any) -> TypeGuard[npt.NDArray[Any]]:
-    """Whether it is an array with the scores of both models side by side."""
+    """Whether it is an array with the scores of all models side by side."""
     return isinstance(data, np.ndarray) and data.ndim == 2 and data.dtype.kind in "fiu"
 
 
-def halves(both: npt.NDArray[Any]) -> tuple[Any, Any]:
-    """Model 1's columns, then model 2's: (n, 2) is one column P(class 1) each."""
+def parts(both: npt.NDArray[Any], models: int) -> list[npt.NDArray[Any]]:
+    """Model 1's columns, then model 2's, and so on: as many as models, P(class 1) of each."""
     width = both.shape[1]
-    if width < 2 or width % 2:
+    if width < models or width % models:
         raise InputError(
-            f"an array of both models' scores has as many columns for each; got {width} columns"
+            f"an array of {models} models' scores has as many columns for each; got {width} columns"
         )
-    if width == 2:
-        return both[:, 0], both[:, 1]
-    return both[:, : width // 2], both[:, width // 2 :]
+    if width == models:
+        return list(both.T)
+    return np.hsplit(both, models)
+
+
+def is_many(data: Any) -> bool:
+    """Whether this is a list of arrays, one for each model."""
+    if not isinstance(data, list | tuple):
+        return False
+    return all(hasattr(scores, "__len__") and not isinstance(scores, str) for scores in data)
 
 
 # --- one row --------------------------------------------------------------------------------------
@@ -86,14 +95,17 @@ def one_row(columns: Columns, row: Any, model_2: Any = None) -> tuple[pa.Table, 
     """What a user holds of one row as a table, and its columns; an id is not needed.
 
     row: a mapping, a pandas or Spark row, a table of one row; or the scores of model 1, with those
-    of model 2 beside them or as the second of a pair.
+    of model 2 beside them, or the scores of every model as a list or tuple.
     """
+    scores: Sequence[Any] | None = None if model_2 is None else [row, model_2]
     if model_2 is None and isinstance(row, tuple | list) and not hasattr(row, "asDict"):
-        if len(row) != 2:
+        scores, needed = row, columns.n_models
+        if len(row) != needed and needed == 2:
             raise UsageError(f"explain: a pair (scores, scores) is needed, got {len(row)} parts")
-        row, model_2 = row
-    if model_2 is not None:
-        table = from_numpy(columns, one_of(row), one_of(model_2))
+        if len(row) != needed:
+            raise UsageError(f"explain: the scores of {needed} models are needed, got {len(row)}")
+    if scores is not None:
+        table = from_numpy(columns, [one_of(own) for own in scores])
     elif hasattr(row, "asDict"):  # a row of Spark's
         table = from_mapping(columns, row.asDict())
     elif isinstance(row, Mapping):

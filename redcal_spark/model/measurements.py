@@ -44,7 +44,7 @@ def history_rows(
 
 def measurements(metrics: Metrics) -> Iterator[dict[str, Any]]:
     """The numbers of one point, per loss and model (per model alone without losses)."""
-    for model in (1, 2):
+    for model in metrics.models:
         common = {
             "model": model,
             "rows": metrics.rows,

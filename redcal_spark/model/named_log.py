@@ -19,8 +19,9 @@ SCHEMA = pa.schema(
         ("round", pa.int64()),
         ("kind", pa.string()),
         ("model", pa.string()),
+        ("other", pa.string()),  # the model that it disagreed with
         ("loss", pa.string()),
-        ("action_1", pa.string()),  # of model 1 and of model 2, where they disagreed
+        ("action_1", pa.string()),  # of the two, the first model's first
         ("action_2", pa.string()),
         ("action", pa.string()),  # of the model that is patched
         ("class", pa.string()),  # whose scores differed
@@ -70,7 +71,8 @@ class NamedLog(PatchLog, Tabular):
             "step": patch.step,
             "round": patch.round,
             "kind": patch.kind,
-            "model": self.columns.models[patch.model - 1],
+            "model": self.columns.shown[patch.model - 1],
+            "other": None if patch.other is None else self.columns.shown[patch.other - 1],
             "loss": patch.loss,
             "action_1": one,
             "action_2": two,

@@ -14,12 +14,12 @@ from redcal_spark.core.columns import plan
 from redcal_spark.core.output_columns import OutputNames
 from redcal_spark.core.problem import Problem
 from redcal_spark.model import model_file
-from redcal_spark.model.applying import Applying, OnBadRows, applied, changed
+from redcal_spark.model.applying import Applying, MissingModel, OnBadRows, applied, changed
 from redcal_spark.model.evaluation import Evaluation, evaluate
 from redcal_spark.model.evidence import evidence_json
 from redcal_spark.model.explain import explain
 from redcal_spark.model.explanation import Explanation
-from redcal_spark.model.given import halves, is_both, one_row
+from redcal_spark.model.given import is_both, one_row, parts
 from redcal_spark.model.scanning import Computing, Given
 from redcal_spark.model.shown_pair import ShownPair
 from redcal_spark.model.sql import to_sql
@@ -92,6 +92,7 @@ class ReconciledPair(ShownPair):
         suffix: str = ...,
         on_bad_rows: OnBadRows = ...,
         normalise: Literal[False] = ...,
+        missing_model: MissingModel = ...,
     ) -> tuple[float, float]: ...
 
     @overload
@@ -103,6 +104,7 @@ class ReconciledPair(ShownPair):
         suffix: str = ...,
         on_bad_rows: OnBadRows = ...,
         normalise: Literal[False] = ...,
+        missing_model: MissingModel = ...,
     ) -> tuple[Array, Array]: ...
 
     @overload
@@ -114,7 +116,20 @@ class ReconciledPair(ShownPair):
         suffix: str = ...,
         on_bad_rows: OnBadRows = ...,
         normalise: Literal[True],
+        missing_model: MissingModel = ...,
     ) -> tuple[Array, Array, Array, Array]: ...
+
+    @overload
+    def apply(
+        self,
+        data: list[Any] | tuple[Any, ...],
+        model_2: None = ...,
+        *,
+        suffix: str = ...,
+        on_bad_rows: OnBadRows = ...,
+        normalise: bool = ...,
+        missing_model: MissingModel = ...,
+    ) -> tuple[Any, ...]: ...
 
     @overload
     def apply(
@@ -125,6 +140,7 @@ class ReconciledPair(ShownPair):
         suffix: str = ...,
         on_bad_rows: OnBadRows = ...,
         normalise: bool = ...,
+        missing_model: MissingModel = ...,
     ) -> Rows: ...
 
     @called_from_python
@@ -136,31 +152,33 @@ class ReconciledPair(ShownPair):
         suffix: str = "_reconciled",
         on_bad_rows: OnBadRows = "error",
         normalise: bool = False,
+        missing_model: MissingModel = "error",
     ) -> Any:
         """The reconciled scores of any rows, labelled or not.
 
         A table comes back as the same kind of table with columns added: pandas, polars, Arrow,
-        DuckDB, Spark. Arrays apply(scores_1, scores_2) come back as (new_1, new_2). One row may be
-        a dict, a Series, or apply(0.2, 0.7). Rows that no patch touched keep their scores to the
-        bit.
+        DuckDB, Spark. Arrays apply(scores_1, scores_2) come back as (new_1, new_2), and
+        apply([scores_1, ...]) as so many new ones. One row may be a dict, a Series, or
+        apply(0.2, 0.7). Rows that no patch touched keep their scores to the bit.
 
         normalise: the scores of several classes need not sum to 1 when they are patched; scores
-        divided by their sum are added, null where it is 0 (numpy: two more arrays, with NaN).
+        divided by their sum are added, null where it is 0 (numpy: as many more arrays, with NaN).
         Actions are those of the scores as they are, and so is every promise.
+        missing_model: rows without a model's scores are an error, or pass through ("skip_row").
 
         ```python
         new_1, new_2 = pair.apply(p1, p2)
         pair.apply({"model_1": 0.2, "model_2": 0.7})["model_1_reconciled"]
         ```
         """
-        how = Applying(suffix, on_bad_rows, normalise)
+        how = Applying(suffix, on_bad_rows, normalise, missing_model)
         return applied(self, how, data, model_2)
 
     @called_from_python
     def transform(self, data: Rows) -> Rows:
         """The reconciled scores of any rows, as scikit-learn asks for them.
 
-        An array with the scores of both models side by side comes back as such an array; a table
+        An array with the scores of all models side by side comes back as such an array; a table
         as a table with columns added.
 
         ```python
@@ -168,8 +186,8 @@ class ReconciledPair(ShownPair):
         ```
         """
         if is_both(data):
-            one, two = halves(data)
-            new: Rows = np.column_stack(self.apply(one, two))  # type: ignore[assignment]
+            own = self.apply(parts(data, self.columns.n_models))
+            new: Rows = np.column_stack(own)  # type: ignore[assignment]
             return new
         return self.apply(data)
 
@@ -192,7 +210,8 @@ class ReconciledPair(ShownPair):
         """Every patch that touches one row, and why, or why none does.
 
         row: a mapping of columns to values, a row of pandas or Spark, or a table of one row; or
-        explain(scores_1, scores_2). `sentences()` and `to_json()` of what comes back tell it.
+        explain(scores_1, scores_2), or explain([scores_1, ...]). `sentences()` and `to_json()` of
+        what comes back tell it.
 
         ```python
         for sentence in pair.explain(p1[0], p2[0]).sentences():

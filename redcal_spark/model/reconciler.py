@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Self, get_args
 
 from redcal_spark.backends.backend import Scan
-from redcal_spark.core.columns import Columns
+from redcal_spark.core.columns import Columns, ScoreColumns
 from redcal_spark.core.fixed_point import exact
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.parameters import Parameters
 from redcal_spark.core.problem import Problem
 from redcal_spark.errors import FitWarning, UsageError, warn
+from redcal_spark.model.applying import MissingModel, check_missing_model
 from redcal_spark.model.evidence import Evidence
 from redcal_spark.model.fit import fit_scanned
+from redcal_spark.model.given import is_many
 from redcal_spark.model.guard import Guard, verdict
 from redcal_spark.model.pair import ReconciledPair
 from redcal_spark.model.params import Params
 from redcal_spark.model.scanning import Computing, Given, scanned
-from redcal_spark.settings import DriverBudget, called_from_python
+from redcal_spark.settings import MAX_MODELS, DriverBudget, called_from_python
+
+Scores = str | Sequence[str]  # columns: an array, P(class 1), or one per class
 
 
 class Reconciler(Params):
-    """Reconciles two models on labelled rows.
+    """Reconciles two models or more on labelled rows.
 
     Args:
         losses: {name: costs}, costs an action x class matrix, or {name: {"costs", "actions"}}. A
@@ -41,10 +45,12 @@ class Reconciler(Params):
         max_steps: stop after this many patches, as capped.
         model_1: the first model's scores: an array column, one column P(class 1), or a list.
         model_2: the second model's scores, in any of the same forms.
+        models: instead of both, 2 to 16 models: a list of their scores, or {name: scores}.
         label: the column of labels: a class index, 0/1, a class name or an array.
         id: the column that identifies a row.
         classes: the names of the classes, in order.
         on_bad_rows: "error", or "skip" to leave out rows that cannot be used.
+        missing_model: "error", or "skip_row" to leave out rows without a model's scores.
         threads: threads of the local engine; None: all cores.
         engine: "auto" computes where the data is: Spark DataFrames on Spark, all else in memory.
         scratch: a path or catalog schema that every Spark worker sees.
@@ -71,12 +77,14 @@ class Reconciler(Params):
         max_steps: int = 1_000_000,
         delta: float = 0.05,
         guard: Guard = "report",
-        model_1: str | Sequence[str] = "model_1",
-        model_2: str | Sequence[str] = "model_2",
+        model_1: str | Sequence[str] | None = None,
+        model_2: str | Sequence[str] | None = None,
+        models: Sequence[Scores] | Mapping[str, Scores] | None = None,
         label: str = "label",
         id: str | None = None,
         classes: Sequence[str] | None = None,
         on_bad_rows: Literal["error", "skip"] = "error",
+        missing_model: MissingModel = "error",
         threads: int | None = None,
         engine: Literal["auto", "local", "spark"] = "auto",
         scratch: str | None = None,
@@ -103,9 +111,12 @@ class Reconciler(Params):
         if not parameters.reconciles_scores and not len(family):
             raise UsageError(f"losses: {algorithm} needs at least one")
         names = family.classes if classes is None else tuple(map(str, classes))
-        columns = Columns(_source(model_1), _source(model_2), label, id, names)
+        sources, model_names = _models(models, model_1, model_2)
+        columns = Columns(sources, label, id, names, model_names)
+        self._any_models = models is model_1 is model_2 is None
         if on_bad_rows not in ("error", "skip"):
             raise UsageError(f"on_bad_rows: must be 'error' or 'skip', got {on_bad_rows!r}")
+        check_missing_model(missing_model)
         d = family.n_classes
         if names is not None and d is not None and len(names) != d:
             raise UsageError(f"classes: {len(names)} names, but the losses have {d} classes")
@@ -118,7 +129,9 @@ class Reconciler(Params):
             raise UsageError(f"threads: must be 1 or more, got {threads}")
         if engine not in ("auto", "local", "spark"):
             raise UsageError(f"engine: must be 'auto', 'local' or 'spark', got {engine!r}")
-        self.problem = Problem(parameters, family, columns, on_bad_rows)
+        self.problem = Problem(
+            parameters, family, columns, on_bad_rows, missing_model=missing_model
+        )
         self.threads = threads
         self.engine = engine
         self.scratch = scratch
@@ -142,9 +155,10 @@ class Reconciler(Params):
     ) -> ReconciledPair:
         """Fit on a table (pandas, polars, Arrow, DuckDB, Spark), or on arrays.
 
-        data, model_2, labels: a table alone; fit(scores_1, scores_2, y); or, as scikit-learn calls
-        it, fit(X, y): X a table, or an array with the scores of both models side by side. Rows
-        without a label are not fitted: null, None, and in pandas and numpy NaN.
+        data, model_2, labels: a table alone; fit(scores_1, scores_2, y), or of any number of models
+        fit([scores_1, scores_2, ...], y); or, as scikit-learn calls it, fit(X, y): X a table, or an
+        array with the scores of all models side by side. Rows without a label are not fitted: null,
+        None, and in pandas and numpy NaN.
         holdout: rows that only check the fit. A column that is true, 1 or "holdout" there; a mask
         with one truth value a row; a fraction, drawn by a hash of the id (without an id of the
         row's place); or a mapping with column, fit and holdout, or holdout_fraction and salt.
@@ -156,15 +170,25 @@ class Reconciler(Params):
         """
         given = Given(data, model_2, labels, holdout)
         how = Computing(self.threads, self.engine, self.scratch, self.driver_budget)
-        with scanned(self.problem, given, how) as scan:
-            pair = self._fit(scan)
+        problem = self._problem_of(given)
+        with scanned(problem, given, how) as scan:
+            pair = self._fit(problem, scan)
         self.pair_ = pair
         return pair
 
-    def _fit(self, scan: Scan) -> ReconciledPair:
-        for doubt in self.problem.doubts(scan.gathered):
+    def _problem_of(self, given: Given) -> Problem:
+        """Models that nobody named are as many as there are arrays of scores."""
+        arrays = given.labels is None and given.model_2 is not None and is_many(given.data)
+        if not arrays or not self._any_models or len(given.data) == self.columns.n_models:
+            return self.problem
+        check_count(len(given.data))
+        names = tuple(f"model_{i}" for i in range(1, len(given.data) + 1))
+        return replace(self.problem, columns=replace(self.columns, models=names))
+
+    def _fit(self, problem: Problem, scan: Scan) -> ReconciledPair:
+        for doubt in problem.doubts(scan.gathered):
             warn(doubt, FitWarning)
-        pair = fit_scanned(self.problem, scan)
+        pair = fit_scanned(problem, scan)
         histories = scan.histories(pair, None)
 
         def warned(text: str) -> None:
@@ -179,7 +203,7 @@ class Reconciler(Params):
     def transform(self, data: Any) -> Any:
         """The reconciled scores of any rows, by the pair that was fitted last.
 
-        An array with the scores of both models side by side comes back as such an array; a table
+        An array with the scores of all models side by side comes back as such an array; a table
         as a table with columns added.
 
         ```python
@@ -220,5 +244,31 @@ class Reconciler(Params):
         return super().set_params(**given)
 
 
-def _source(columns: str | Sequence[str]) -> str | tuple[str, ...]:
+def _models(
+    models: Sequence[Scores] | Mapping[str, Scores] | None,
+    model_1: Scores | None,
+    model_2: Scores | None,
+) -> tuple[tuple[ScoreColumns, ...], tuple[str, ...] | None]:
+    """The score columns of every model, and the names of the models, if they have any."""
+    if models is None:
+        two = ("model_1" if model_1 is None else model_1, "model_2" if model_2 is None else model_2)
+        return tuple(map(_source, two)), None
+    if model_1 is not None or model_2 is not None:
+        raise UsageError("models: has every model; leave out model_1 and model_2")
+    if isinstance(models, str) or not isinstance(models, Sequence | Mapping):
+        raise UsageError(
+            f"models: must be a list of columns, or {{name: columns}}; got {type(models).__name__}"
+        )
+    check_count(len(models))
+    if isinstance(models, Mapping):
+        return tuple(map(_source, models.values())), tuple(map(str, models))
+    return tuple(map(_source, models)), None
+
+
+def check_count(models: int) -> None:
+    if not 2 <= models <= MAX_MODELS:
+        raise UsageError(f"models: there must be 2 to {MAX_MODELS}, got {models}")
+
+
+def _source(columns: Scores) -> ScoreColumns:
     return columns if isinstance(columns, str) else tuple(columns)

@@ -37,7 +37,7 @@ class ShownPair(Fitted):
     @property
     def models(self) -> tuple[str, ...]:
         """What the models are called: by their columns, where these tell them apart."""
-        return self.columns.models
+        return self.columns.shown
 
     @property
     def history(self) -> History | None:

@@ -3,7 +3,7 @@
 Every patch is two steps: which rows it acts on, and their new scores. Scores are grid integers in
 BIGINT columns; a difference of two actions' scores is a sum of products below 2^62, so that nothing
 is rounded anywhere. What a row looks like between steps: its carried columns, v (it can be used),
-the scores of both models, t1 and t2 (touched), e (in the event of the current round).
+the scores of every model, t1, t2, ... (touched), e (in the event of the current round).
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from redcal_spark.model.sql_dialect import Dialect
 PATCHES = 100
 CLASSES = 20
 LETTERS = 4_000_000
-MODELS = (1, 2)
 
 
 def to_sql(fitted: Fitted, table: str, dialect: str, names: OutputNames) -> str:
@@ -55,7 +54,7 @@ def _check(fitted: Fitted, dialect: Dialect) -> None:
             "before long. Apply the model with redcal apply or Python, or raise eta for fewer "
             "patches"
         )
-    arrays = not fitted.binary and isinstance(fitted.columns.model_1, str)
+    arrays = not fitted.binary and any(isinstance(scores, str) for scores in fitted.columns.models)
     if dialect.name == "ansi" and arrays:
         raise UsageError(
             "export --dialect ansi: the scores are array columns, which every engine writes in its "
@@ -83,6 +82,10 @@ class _Statement:
     # --- columns --------------------------------------------------------------------------------
 
     @property
+    def models(self) -> range:
+        return range(1, self.fitted.columns.n_models + 1)
+
+    @property
     def classes(self) -> range:
         """Coordinates that are kept: of one column P(1) the other one is the rest."""
         return range(1, 2) if self.fitted.binary else range(self.fitted.n_classes)
@@ -96,10 +99,10 @@ class _Statement:
     @property
     def kept(self) -> list[str]:
         """The columns of every step, by their short names."""
-        scores = [f"f{m}_{j}" for m in MODELS for j in self.classes]
-        before = [f"b{place}_{m}" for place in range(len(self.fitted.losses)) for m in MODELS]
+        scores = [f"f{m}_{j}" for m in self.models for j in self.classes]
+        before = [f"b{place}_{m}" for place in range(len(self.fitted.losses)) for m in self.models]
         places = [f"c{place}" for place in range(len(self.carried))]
-        return [*places, "v", *before, *scores, *(f"t{m}" for m in MODELS), "e"]
+        return [*places, "v", *before, *scores, *(f"t{m}" for m in self.models), "e"]
 
     def _step(self, new: dict[str, str], *, extra: Sequence[str] = ()) -> None:
         """One more step: the columns that stay, and new ones."""
@@ -115,16 +118,16 @@ class _Statement:
         columns = [f"{sql.quoted(name)} AS c{i}" for i, name in enumerate(self.carried)]
         grids = [
             f"{sql.on_grid(number)} AS q{model}_{j}"
-            for model in MODELS
+            for model in self.models
             for j, number in zip(self.classes, self._given(model), strict=True)
         ]
         self.steps.append(f"SELECT {', '.join([*columns, *grids])} FROM {table}")
-        known = [f"q{m}_{j} IS NOT NULL" for m in MODELS for j in self.classes]
+        known = [f"q{m}_{j} IS NOT NULL" for m in self.models for j in self.classes]
         if (id := self.fitted.columns.id) is not None:
             known.append(f"c{self.carried.index(id)} IS NOT NULL")
         before = {name: "0" for name in self.kept if name.startswith("b")}
-        scores = {f"f{m}_{j}": f"coalesce(q{m}_{j}, 0)" for m in MODELS for j in self.classes}
-        flags = {"t1": "FALSE", "t2": "FALSE", "e": "FALSE"}
+        scores = {f"f{m}_{j}": f"coalesce(q{m}_{j}, 0)" for m in self.models for j in self.classes}
+        flags = {f"t{m}": "FALSE" for m in self.models} | {"e": "FALSE"}
         self._step({"v": f"({' AND '.join(known)})", **before, **scores, **flags})
         costs, chosen = self._decisions()
         self._step(costs, extra=list(costs))
@@ -162,7 +165,8 @@ class _Statement:
     def _hit(self, patch: Patch) -> str:
         """Whether a patch acts on a row."""
         if patch.kind == "score":
-            one, two = (f"f{m}_{patch.coordinate}" for m in MODELS)
+            assert patch.pair is not None
+            one, two = (f"f{m}_{patch.coordinate}" for m in patch.pair)
             above = f"{one} - {two}" if patch.direction == ">" else f"{two} - {one}"
             return f"v AND {above} > {self.fitted.rules.gap}"
         assert patch.loss is not None
@@ -172,13 +176,14 @@ class _Statement:
             assert patch.action is not None
             within = "v" if patch.round is None else "e"
             return " AND ".join([within, *self._best(loss, patch.model, patch.action)])
-        assert patch.a1 is not None and patch.a2 is not None
+        assert patch.a1 is not None and patch.a2 is not None and patch.pair is not None
+        i, j = patch.pair
         margin = self.fitted.rules.thresholds[place]
         sure = " OR ".join(
             f"{self._contrast(loss, model, other, own)} > {margin}"
-            for model, own, other in ((1, patch.a1, patch.a2), (2, patch.a2, patch.a1))
+            for model, own, other in ((i, patch.a1, patch.a2), (j, patch.a2, patch.a1))
         )
-        both = [*self._best(loss, 1, patch.a1), *self._best(loss, 2, patch.a2)]
+        both = [*self._best(loss, i, patch.a1), *self._best(loss, j, patch.a2)]
         return " AND ".join(["v", *both, f"({sure})"])
 
     def _best(self, loss: Loss, model: int, action: int) -> Iterator[str]:
@@ -204,18 +209,22 @@ class _Statement:
         sql, names = self.dialect, self.names
         shown = enumerate(self.names.carried or ())  # they come first among all that is carried
         last = [f"c{i} AS {sql.quoted(name)}" for i, name in shown]
-        for model in MODELS:
+        for model in self.models:
             values = zip(names.of_model(model), self._scores(model), strict=True)
             last += [f"{value} AS {sql.quoted(name)}" for name, value in values]
         costs, chosen = self._decisions()
         for place, loss in enumerate(self.fitted.losses.losses):
             for when, letter in (("before", "b"), ("after", "d")):
-                for model in MODELS:
+                for model in self.models:
                     action = self._named(f"{letter}{place}_{model}", loss)
                     last.append(f"{action} AS {sql.quoted(names.action(loss.name, model, when))}")
-            same = f"CASE WHEN v THEN d{place}_1 = d{place}_2 END"
+            alike = " AND ".join(f"d{place}_1 = d{place}_{m}" for m in self.models[1:])
+            same = f"CASE WHEN v THEN {alike} END"
             last.append(f"{same} AS {sql.quoted(names.agree(loss.name))}")
-        flags = ((names.touched, "(t1 OR t2)"), (names.valid, "v"))
+        flags = (
+            (names.touched, f"({' OR '.join(f't{m}' for m in self.models)})"),
+            (names.valid, "v"),
+        )
         last += [f"{flag} AS {sql.quoted(name)}" for name, flag in flags]
         self._step(costs, extra=list(costs))
         after = {f"d{key}": action for key, action in chosen.items()}
@@ -230,7 +239,7 @@ class _Statement:
         costs: dict[str, str] = {}
         chosen: dict[str, str] = {}
         for place, loss in enumerate(self.fitted.losses.losses):
-            for model in MODELS:
+            for model in self.models:
                 own = [f"a{place}_{model}_{a}" for a in range(loss.n_actions)]
                 sums = [self._sum(line, f"f{model}") for line in loss.quantised.tolist()]
                 costs |= dict(zip(own, sums, strict=True))

@@ -213,8 +213,9 @@ def signature_of(pair: ReconciledPair) -> ModelSignature:
         array = arrays and len(own) == 1
         return [ColSpec(Array(DataType.double) if array else DataType.double, x) for x in own]
 
-    given = [spec for model in (1, 2) for spec in scores(list(columns.of_model(model)))]
-    new = [spec for model in (1, 2) for spec in scores(names.of_model(model))]
+    models = range(1, columns.n_models + 1)
+    given = [spec for model in models for spec in scores(list(columns.of_model(model)))]
+    new = [spec for model in models for spec in scores(names.of_model(model))]
     for name in names.all(False)[len(names.raw) :]:
         flag = name == names.touched or name in map(names.agree, _loss_names(pair))
         new.append(ColSpec(DataType.boolean if flag else DataType.string, name))
@@ -226,7 +227,7 @@ def _example(pair: ReconciledPair) -> Any:
     """A row on which nothing is known, as a data frame of pandas; nobody's scores go along."""
     share = 1 / pair.n_classes
     rows: dict[str, list[Any]] = {}
-    for model in (1, 2):
+    for model in range(1, pair.columns.n_models + 1):
         own = pair.columns.of_model(model)
         array = not pair.binary and len(own) == 1
         rows |= {name: [[share] * pair.n_classes if array else share] for name in own}

@@ -25,7 +25,7 @@ def html(shown: ReconciledPair | Evaluation) -> str | None:
     report = report_of(shown)
     values = {
         "headline": shown.headline(),
-        "models": list(zip(map(name, report.models), STYLES.values(), strict=True)),
+        "models": list(zip(map(name, report.models), STYLES.values(), strict=False)),
         "split": SPLITS[report.shown_split],
         "rows": report.rows(report.shown_split),
         "summary": summary(report),

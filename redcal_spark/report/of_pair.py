@@ -59,8 +59,7 @@ def _config(pair: ReconciledPair) -> dict[str, Any]:
             "table": "data given in Python",
             "id": columns.id,
             "label": columns.label,
-            "model_1": _plain(columns.model_1),
-            "model_2": _plain(columns.model_2),
+            "models": dict(zip(columns.shown, map(_plain, columns.models), strict=True)),
             "classes": _plain(columns.classes),
         },
         "losses": {

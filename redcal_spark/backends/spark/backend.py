@@ -167,7 +167,7 @@ class SparkBackend:
         self, table: Table, made: Made, commit: Commit, progress: Progress, at_end: AtEnd
     ) -> tuple[int, int]:
         """One job reads, maps and writes. Files that change meanwhile are noticed after it."""
-        pair, target, _ = made
+        target = made[1]
         done = written_before(self.store, target, commit)
         if done is not None:
             if target.direct:
@@ -180,7 +180,7 @@ class SparkBackend:
             bad = refused(str(err.__cause__ or err), table.name)
             if bad is None:
                 raise
-            raise self._counted(_frame(table), pair, bad) from err
+            raise self._counted(_frame(table), made, bad) from err
         progress(read)
         return version, written
 
@@ -232,9 +232,11 @@ class SparkBackend:
             carried = [name for name in vectors(frame) if name in schema.names]
             check_direct(self._spark, target, schema, carried)
 
-    def _counted(self, source: SparkTable, pair: Fitted, first: InputError) -> InputError:
+    def _counted(self, source: SparkTable, made: Made, first: InputError) -> InputError:
         """The bad rows of the whole table. first: those of the task that met some first."""
+        pair, target, _ = made
         layout = layout_of(source.frame, pair.columns, pair.n_classes, False, source.name)
+        layout = replace(layout, skip_missing=target.skip_missing)
         try:
             problems_of(source.frame, layout).raise_if_any(source.name)
         except InputError as all_of_them:
