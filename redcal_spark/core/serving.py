@@ -33,6 +33,7 @@ class _Calibration:
     loss: int
     action: int
     phi: Floats
+    rise: float  # of the sum of a row's scores, at most
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,10 @@ class _Round:
     opening: Floats | None
     calibrations: tuple[_Calibration, ...]
     asked: tuple[int, ...]  # losses
-    rise: float  # of the sum of a row's scores, at most
+
+
+class _MayRound(Exception):
+    """Sums of scores have become so large that products could round."""
 
 
 class Serving:
@@ -54,7 +58,9 @@ class Serving:
         self.rules = rules
         losses = rules.losses
         bits = loss_bits(n_classes)
-        self._largest_sum = 2.0 ** (53 - bits)  # up to which products are exact
+        # up to this sum of a row's scores products are exact; of two classes no sum is larger
+        self._largest_sum = 2.0 ** (53 - bits)
+        self._may_round = n_classes * ONE > self._largest_sum
         quantised = [loss.quantised for loss in losses.losses]
         costs = np.concatenate(quantised) if quantised else np.zeros((0, n_classes))
         self._costs = np.ascontiguousarray((costs - 2.0 ** (bits - 1)).T)
@@ -78,14 +84,13 @@ class Serving:
             for patch, phi in list(zip(patches, phis, strict=True))[opens:]:
                 region = patch.event(losses)
                 assert isinstance(region, ActionRegion)
-                calibrations.append(_Calibration(region.loss, region.action, phi))
+                calibrations.append(_Calibration(region.loss, region.action, phi, _rise(phi)))
             yield _Round(
                 model=patches[0].model - 1,
                 event=event if isinstance(event, Disagreement) else None,
                 opening=phis[0] if opens else None,
                 calibrations=tuple(calibrations),
                 asked=tuple(dict.fromkeys(c.loss for c in calibrations)),
-                rise=float(sum(np.maximum(phi, 0).sum() for phi in phis)),
             )
 
     def __call__(self, f: list[Floats]) -> list[Served] | None:
@@ -94,15 +99,18 @@ class Serving:
         touched = [np.zeros(n, np.bool_) for _ in f]
         if self._scores:
             self._shift_coordinates(f, touched)
-        elif self._rounds and not self._replay(f, touched):
-            return None
+        elif self._rounds:
+            try:
+                self._replay(f, touched)
+            except _MayRound:
+                return None
         return list(zip(f, touched, strict=True))
 
     # --- rounds ---------------------------------------------------------------------------------
 
-    def _replay(self, f: list[Floats], touched: list[Any]) -> bool:
-        if any(rows.size and float(rows.sum(axis=1).max()) > self._largest_sum for rows in f):
-            return False
+    def _replay(self, f: list[Floats], touched: list[Any]) -> None:
+        for rows in f if self._may_round else ():
+            self._bound(rows)
         scores = [rows.dot(self._costs) for rows in f]
         actions = [[s[:, cells].argmin(axis=1) for cells in self._cells] for s in scores]
         for round in self._rounds:
@@ -111,13 +119,19 @@ class Serving:
                 continue
             i = round.model
             new = f[i].copy() if rows is None else f[i][rows]
-            if float(new.sum(axis=1).max(initial=0)) + round.rise > self._largest_sum:
-                return False
             where = slice(None) if rows is None else rows
             marks = self._within(round, new, scores[i], actions[i], where)
             f[i][where] = new
             touched[i][where] |= marks
-        return True
+
+    def _bound(self, rows: Floats) -> float:
+        """The largest sum of a row's scores, if products of these are exact."""
+        if not self._may_round:
+            return 0.0
+        bound = float(rows.sum(axis=1).max(initial=0))
+        if bound > self._largest_sum:
+            raise _MayRound
+        return bound
 
     def _acted_on(
         self, round: _Round, scores: list[Floats], actions: list[list[Any]]
@@ -146,9 +160,11 @@ class Serving:
         if round.opening is not None:
             _shift(new, round.opening)
             marks[:] = True
+            bound = self._bound(new)
             costs = new.dot(self._costs)
             chosen = {loss: costs[:, self._cells[loss]].argmin(axis=1) for loss in round.asked}
         else:
+            bound = self._bound(new)
             costs = scores[where].copy()
             chosen = {loss: actions[loss][where].copy() for loss in round.asked}
         for patch in round.calibrations:
@@ -159,6 +175,9 @@ class Serving:
             _shift(part, patch.phi)
             new[hit] = part
             marks[hit] = True
+            bound += patch.rise
+            if bound > self._largest_sum and self._may_round:
+                bound = self._bound(new)  # it is seldom as bad as it might be
             costs[hit] = own = part.dot(self._costs)
             for loss, known in chosen.items():
                 known[hit] = own[:, self._cells[loss]].argmin(axis=1)
@@ -186,6 +205,10 @@ class Serving:
                 if binary:
                     f[i][rows, 0] = ONE - column
                 touched[i][rows] = True
+
+
+def _rise(phi: Floats) -> float:
+    return float(np.maximum(phi, 0).sum())
 
 
 def _shift(rows: Floats, phi: Floats) -> None:
