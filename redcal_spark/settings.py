@@ -42,6 +42,7 @@ KEYS = {
     "guard": "reconcile.guard",
     "suffix": "output.suffix",
     "normalise": "output.normalise",
+    "tie": "output.tie",
     "engine": "engine.name",
     "threads": "engine.threads",
     "scratch": "engine.scratch",

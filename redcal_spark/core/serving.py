@@ -109,8 +109,8 @@ class Serving:
     # --- rounds ---------------------------------------------------------------------------------
 
     def _replay(self, f: list[Floats], touched: list[Any]) -> None:
-        for rows in f if self._may_round else ():
-            self._bound(rows)
+        for own in f:
+            self._bound(own)
         scores = [rows.dot(self._costs) for rows in f]
         actions = [[s[:, cells].argmin(axis=1) for cells in self._cells] for s in scores]
         for round in self._rounds:

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from redcal_spark.core.arrow import batches, empty_batch, from_numpy, to_arrow, with_columns
 from redcal_spark.core.columns import plan
+from redcal_spark.core.decisions import tie_of
 from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.normalised import with_nan
 from redcal_spark.core.output_columns import OutputNames
@@ -32,6 +33,7 @@ class Applying:
     on_bad_rows: OnBadRows
     normalise: bool
     missing_model: MissingModel = "error"
+    tie: str | None = "off"
 
     def __post_init__(self) -> None:
         if self.on_bad_rows not in get_args(OnBadRows):
@@ -46,8 +48,12 @@ class Applying:
 
     def names(self, pair: Fitted) -> OutputNames:
         absent = self.missing_model == "skip_row"
+        columns = pair.columns
         return OutputNames(
-            pair.columns, pair.losses, self.suffix, normalise=self.normalise, skip_missing=absent
+            *(columns, pair.losses, self.suffix),
+            normalise=self.normalise,
+            tie=tie_of(self.tie, columns.n_models, columns.model_names),
+            skip_missing=absent,
         )
 
 
@@ -107,7 +113,9 @@ def _scores(pair: Fitted, data: Any, model_2: Any) -> list[Any] | None:
 
 def _few(pair: Fitted, how: Applying, scores: list[Any]) -> tuple[Any, ...] | None:
     """New scores for few rows in arrays of numbers; None: they go the long way, by Arrow."""
-    if how.normalise or how.missing_model != "error" or len(scores) != pair.columns.n_models:
+    if (how.normalise, how.missing_model, how.tie) != (False, "error", "off") or len(
+        scores
+    ) != pair.columns.n_models:
         return None
     if all(isinstance(x, float | int) for x in scores):
         alone, given = True, [np.array([x], np.float64) for x in scores]

@@ -93,6 +93,7 @@ class ReconciledPair(ShownPair):
         on_bad_rows: OnBadRows = ...,
         normalise: Literal[False] = ...,
         missing_model: MissingModel = ...,
+        tie: str | None = ...,
     ) -> tuple[float, float]: ...
 
     @overload
@@ -105,6 +106,7 @@ class ReconciledPair(ShownPair):
         on_bad_rows: OnBadRows = ...,
         normalise: Literal[False] = ...,
         missing_model: MissingModel = ...,
+        tie: str | None = ...,
     ) -> tuple[Array, Array]: ...
 
     @overload
@@ -117,6 +119,7 @@ class ReconciledPair(ShownPair):
         on_bad_rows: OnBadRows = ...,
         normalise: Literal[True],
         missing_model: MissingModel = ...,
+        tie: str | None = ...,
     ) -> tuple[Array, Array, Array, Array]: ...
 
     @overload
@@ -129,6 +132,7 @@ class ReconciledPair(ShownPair):
         on_bad_rows: OnBadRows = ...,
         normalise: bool = ...,
         missing_model: MissingModel = ...,
+        tie: str | None = ...,
     ) -> tuple[Any, ...]: ...
 
     @overload
@@ -141,6 +145,7 @@ class ReconciledPair(ShownPair):
         on_bad_rows: OnBadRows = ...,
         normalise: bool = ...,
         missing_model: MissingModel = ...,
+        tie: str | None = ...,
     ) -> Rows: ...
 
     @called_from_python
@@ -153,6 +158,7 @@ class ReconciledPair(ShownPair):
         on_bad_rows: OnBadRows = "error",
         normalise: bool = False,
         missing_model: MissingModel = "error",
+        tie: str | None = "off",
     ) -> Any:
         """The reconciled scores of any rows, labelled or not.
 
@@ -165,13 +171,16 @@ class ReconciledPair(ShownPair):
         divided by their sum are added, null where it is 0 (numpy: as many more arrays, with NaN).
         Actions are those of the scores as they are, and so is every promise.
         missing_model: rows without a model's scores are an error, or pass through ("skip_row").
+        tie: columns `<loss>_decision` are added to a table: the agreed action, and where the models
+        disagree that of "model_1" (or of a model by its name), the "cheaper" one by the mean of all
+        models' new scores (the first model's of equals), or None for none.
 
         ```python
         new_1, new_2 = pair.apply(p1, p2)
         pair.apply({"model_1": 0.2, "model_2": 0.7})["model_1_reconciled"]
         ```
         """
-        how = Applying(suffix, on_bad_rows, normalise, missing_model)
+        how = Applying(suffix, on_bad_rows, normalise, missing_model, tie)
         return applied(self, how, data, model_2)
 
     @called_from_python

@@ -22,6 +22,7 @@ from redcal_spark.errors import RunError
 from redcal_spark.model.measurements import MEASURED, history_rows
 from redcal_spark.model.measurements import measurements as measurements
 from redcal_spark.model.pair import ReconciledPair
+from redcal_spark.runs import comments
 from redcal_spark.runs.ledger import RunRow
 
 PATCHES = pa.schema(
@@ -67,6 +68,16 @@ METRICS = pa.schema(
         ("counted", pa.int64()),
         ("bytes", pa.int64()),
     ]
+)
+
+# Whoever makes a table of them may show what its columns are.
+PATCHES, HISTORY, METRICS = (
+    said.on(schema)
+    for said, schema in (
+        (comments.PATCHES, PATCHES),
+        (comments.HISTORY, HISTORY),
+        (comments.METRICS, METRICS),
+    )
 )
 
 PER_MODEL = ("decision_loss", "loss_gap", "calibration_gap")
