@@ -19,6 +19,7 @@ from redcal_spark.errors import InputError, UsageError
 
 MAX_FOLDER = 250  # signs of a folder's name; file systems take 255
 RUN_ID = "run_id"  # the column that tells the runs of an appended table apart
+Change = Literal["nothing", "new columns", "all of it"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,6 +104,7 @@ class Existing:
     """A target that is there already.
 
     any_name: its columns may have any sign in their names. append_only: its rows never change.
+    managed: by its catalog, which lets nobody replace it.
     """
 
     schema: pa.Schema
@@ -110,6 +112,7 @@ class Existing:
     clusters: tuple[str, ...] = ()
     any_name: bool = False
     append_only: bool = False
+    managed: bool = False
 
     def is_earlier(self, schema: pa.Schema) -> bool:
         """Whether a side table is of an earlier release, which had fewer columns of the same."""
@@ -196,8 +199,18 @@ def short_partitions(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.Record
     return batch
 
 
-def _drift(target: Target, new: pa.Schema, old: Existing) -> list[str]:
-    """What the existing table would have to change for these rows, and the way out."""
+def change_of(target: Target, schema: pa.Schema, old: Existing) -> Change:
+    """What an overwrite by rows of this schema changes of a table beside its rows."""
+    added, missing, retyped, parted = _differences(target, delta_schema(schema), old)
+    if missing or retyped or parted:
+        return "all of it"
+    return "new columns" if added else "nothing"
+
+
+def _differences(
+    target: Target, new: pa.Schema, old: Existing
+) -> tuple[list[str], list[str], list[str], list[str]]:
+    """Columns that are new, missing or of another type, and another layout, in words."""
     given = {field.name: delta_type(field.type) for field in new}
     there = {field.name: delta_type(field.type) for field in old.schema}
     added = [f"  new: {name!r}, {kind}" for name, kind in given.items() if name not in there]
@@ -207,7 +220,12 @@ def _drift(target: Target, new: pa.Schema, old: Existing) -> list[str]:
         for name, kind in given.items()
         if there.get(name, kind) != kind
     ]
-    parted = _laid_out_otherwise(target, old)
+    return added, missing, retyped, _laid_out_otherwise(target, old)
+
+
+def _drift(target: Target, new: pa.Schema, old: Existing) -> list[str]:
+    """What the existing table would have to change for these rows, and the way out."""
+    added, missing, retyped, parted = _differences(target, new, old)
     changes = [*added, *missing, *retyped, *parted]
     fixed = [*retyped, *parted]  # only a new version of the whole table can change these
     if not changes or (target.evolve and (target.mode == "overwrite" or not fixed)):
@@ -219,12 +237,12 @@ def _drift(target: Target, new: pa.Schema, old: Existing) -> list[str]:
     else:
         way_out = f"mode: {target.mode} cannot change this; name another output.table"
     head = f"output.table: {target.table} is there with other columns than would be written:"
-    return ["\n".join([head, *changes, f"  ({way_out})", *_upgrade(target, given, there)])]
+    return ["\n".join([head, *changes, f"  ({way_out})", *_upgrade(target, new.names, old)])]
 
 
-def _upgrade(target: Target, given: Mapping[str, str], there: Mapping[str, str]) -> list[str]:
+def _upgrade(target: Target, given: Sequence[str], old: Existing) -> list[str]:
     """A column of ours that an earlier release did not write yet."""
-    ours = tag(target.suffix)
+    ours, there = tag(target.suffix), old.schema.names
     name = f"split{ours}"
     if name not in given or name in there or f"touched{ours}" not in there:
         return []

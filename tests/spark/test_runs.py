@@ -14,6 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from redcal_spark.backends.spark.backend import SparkBackend
 from redcal_spark.backends.spark.store import SparkStore
+from redcal_spark.runs import patch_writer
 from redcal_spark.runs.run import Run
 from tests import backends
 from tests.e2e.test_resume import MOMENTS, killed, outcome
@@ -139,7 +140,6 @@ def test_an_upstream_writer_changes_nothing(lake: Lake, monkeypatch: pytest.Monk
     "place", ["inside a calibration", "after the scan", "before the rows", "after the rows"]
 )
 def test_a_failure_is_resumed(lake: Lake, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
-    from redcal_spark.runs import patch_writer
     from redcal_spark.runs.patch_writer import Progress
 
     lake.tree["reconcile"]["eta"] = 0.05  # a few patches: every one is a commit here
@@ -201,6 +201,38 @@ def test_catalog_names(spark: Any, lake: Lake) -> None:
         assert there == here
     finally:
         spark.sql(f"DROP SCHEMA IF EXISTS {names[0]} CASCADE")
+
+
+def test_a_run_in_a_catalog_takes_two_merges(
+    spark: Any, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To claim it and to end it; the history of every table that it writes is looked at once."""
+    name = f"redcal_counted_{backends.name()}"
+    spark.sql(f"CREATE SCHEMA IF NOT EXISTS {name}")
+    texts: list[str] = []
+    original = type(spark).sql
+
+    def counted(self: Any, text: str, *given: Any, **named: Any) -> Any:
+        texts.append(text)
+        return original(self, text, *given, **named)
+
+    lake.tree["output"]["table"] = f"{name}.rows"
+    lake.tree["reconcile"]["eta"] = 0.03
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(type(spark), "sql", counted)
+            patch.setattr(patch_writer, "EVERY", 1e9)  # a fit that ends before its first save
+            run = lake.ran_on("spark")
+        assert run["patches"] > 2
+        assert sum(text.startswith("MERGE") for text in texts) == 2
+        looks = [text.split()[2] for text in texts if text.startswith("DESCRIBE HISTORY")]
+        tables = ("rows", "rows_history", "rows_metrics", "rows_patches")
+        assert sorted(looks) == sorted(f"`{name}`.`{table}`" for table in tables)
+        assert lake.ran_on("spark")["unchanged"]
+        spark.sql(f"DROP TABLE {name}.rows")
+        assert not lake.ran_on("spark")["unchanged"]
+    finally:
+        spark.sql(f"DROP SCHEMA IF EXISTS {name} CASCADE")
 
 
 def test_a_version_that_vacuum_removed(spark: Any, lake: Lake) -> None:
