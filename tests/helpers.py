@@ -214,9 +214,9 @@ def refused(kind: type[Exception], action: Callable[[], Any]) -> str:
 
 def block_of(problem: Problem) -> Block:
     """All rows of the problem on the grid, labels as vectors."""
-    f1, f2 = oracle.grid_scores(problem.f1), oracle.grid_scores(problem.f2)
-    y = oracle.grid_labels(problem)
-    return Block(*(np.array(rows, dtype=np.int32) for rows in (f1, f2, y)))
+    rows = oracle.grid_scores(problem.f1), oracle.grid_scores(problem.f2)
+    f1, f2, y = (np.array(grid, np.int32) for grid in (*rows, oracle.grid_labels(problem)))
+    return Block(f1, f2, y)
 
 
 def squared_error(f: Array, y: Array) -> int:

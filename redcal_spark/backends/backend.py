@@ -25,6 +25,7 @@ from redcal_spark.core.problem import Problem
 from redcal_spark.core.reading import BadRows
 from redcal_spark.core.scan import ScanResult
 from redcal_spark.core.splits import Split
+from redcal_spark.core.sums import DecisionSums
 from redcal_spark.errors import InputError
 
 Progress = Callable[[int], Any]
@@ -50,6 +51,15 @@ class Scan(Protocol):
 
         seen: the points of the fitting rows, where they were all measured during the fit.
         """
+
+    def halves(self, level: int) -> tuple[Scan, ...]:
+        """The active fitting rows of each fold, from a level on, to be fitted on their own.
+
+        They last as long as the scan, and know of their rows no more than how many there are.
+        """
+
+    def decisions_after(self, pair: Fitted) -> DecisionSums:
+        """What a pair decides on the active fitting rows."""
 
     def rows_at_hand(self) -> list[BlockScan] | None:
         """The active fitting rows as they were read; None: they are too many for one process."""

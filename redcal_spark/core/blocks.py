@@ -11,17 +11,21 @@ import numpy.typing as npt
 
 from redcal_spark.core.fixed_point import ONE, Floats, Grid
 
+Codes = npt.NDArray[np.uint8]
+
 
 @dataclass(frozen=True, eq=False)
 class Block:
     """Both models' scores on some rows and, where known, their labels.
 
     f1, f2: int32, n x d. y: class indices (n), or vectors on the grid (n x d), or None.
+    fold: where `eta: auto` is asked for, what `core.folds` says of every fitting row (uint8).
     """
 
     f1: Grid
     f2: Grid
     y: Grid | None = None
+    fold: Codes | None = None
 
     @property
     def rows(self) -> int:
@@ -33,16 +37,20 @@ class Block:
 
     @property
     def nbytes(self) -> int:
-        return self.f1.nbytes + self.f2.nbytes + (0 if self.y is None else self.y.nbytes)
+        others = (each.nbytes for each in (self.y, self.fold) if each is not None)
+        return self.f1.nbytes + self.f2.nbytes + sum(others)
 
     def take(self, rows: npt.NDArray[Any] | slice) -> Block:
         """The chosen rows: by slice (a view), mask or indices."""
         if isinstance(rows, np.ndarray) and rows.dtype == np.bool_:
             rows = np.flatnonzero(rows)
         if isinstance(rows, slice):
-            return Block(self.f1[rows], self.f2[rows], None if self.y is None else self.y[rows])
+            y = None if self.y is None else self.y[rows]
+            fold = None if self.fold is None else self.fold[rows]
+            return Block(self.f1[rows], self.f2[rows], y, fold)
         y = None if self.y is None else self.y.take(rows, axis=0)
-        return Block(self.f1.take(rows, axis=0), self.f2.take(rows, axis=0), y)
+        fold = None if self.fold is None else self.fold.take(rows)
+        return Block(self.f1.take(rows, axis=0), self.f2.take(rows, axis=0), y, fold)
 
     def pieces(self, rows: int) -> list[Block]:
         """Views of at most so many rows each, to be worked on by several threads."""
@@ -52,12 +60,13 @@ class Block:
     def concat(cls, blocks: Sequence[Block]) -> Block:
         if len(blocks) == 1:
             return blocks[0]
-        y = None
+        y = fold = None
         if blocks[0].y is not None:
             y = np.concatenate([b.y for b in blocks if b.y is not None])
-        return cls(
-            np.concatenate([b.f1 for b in blocks]), np.concatenate([b.f2 for b in blocks]), y
-        )
+        if blocks[0].fold is not None:
+            fold = np.concatenate([b.fold for b in blocks if b.fold is not None])
+        f1, f2 = (np.concatenate([b.f1 for b in blocks]), np.concatenate([b.f2 for b in blocks]))
+        return cls(f1, f2, y, fold)
 
 
 def label_rows(y: Grid, n_classes: int) -> Floats:

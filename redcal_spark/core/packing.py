@@ -12,6 +12,7 @@ import numpy as np
 
 from redcal_spark.core.additive import Array
 from redcal_spark.core.blocks import Block
+from redcal_spark.core.folds import Folds
 from redcal_spark.core.metrics import Totals
 from redcal_spark.core.paired import Moments, Paired
 from redcal_spark.core.reading import BadRows
@@ -67,8 +68,8 @@ def unpack(packed: Any) -> tuple[dict[str, Any], dict[str, Array]]:
 
 def packed_parts(block: Block) -> list[Any]:
     """A block in pieces of bytes, to be written one after another."""
-    arrays = {"f1": block.f1, "f2": block.f2}
-    return _parts({}, arrays if block.y is None else arrays | {"y": block.y})
+    arrays = {"f1": block.f1, "f2": block.f2, "y": block.y, "fold": block.fold}
+    return _parts({}, {name: array for name, array in arrays.items() if array is not None})
 
 
 def pack_block(block: Block) -> bytes:
@@ -77,7 +78,7 @@ def pack_block(block: Block) -> bytes:
 
 def unpack_block(packed: Any) -> Block:
     _, arrays = unpack(packed)
-    return Block(arrays["f1"], arrays["f2"], arrays.get("y"))
+    return Block(arrays["f1"], arrays["f2"], arrays.get("y"), arrays.get("fold"))
 
 
 def gathered_parts(gathered: ScanResult) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -90,6 +91,8 @@ def gathered_parts(gathered: ScanResult) -> tuple[dict[str, Any], dict[str, Arra
     for name, part in (("fit", gathered.fit), ("holdout", gathered.holdout)):
         data[name] = _counts(part.totals)
         arrays |= part.totals.to_arrays(f"{name}.")
+    if gathered.fit.folds is not None:
+        arrays |= gathered.fit.folds.to_arrays("folds.")
     return data, arrays
 
 
@@ -98,6 +101,8 @@ def gathered_of(data: Mapping[str, Any], arrays: Mapping[str, Array]) -> ScanRes
     fit, holdout = (
         SplitResult(_totals(given.pop(name), arrays, f"{name}.")) for name in ("fit", "holdout")
     )
+    if "folds.rows" in arrays:
+        fit.folds = Folds.from_arrays(arrays, "folds.")
     problems = BadRows.from_json(given.pop("problems"))
     return ScanResult(fit, holdout, problems=problems, **given)
 

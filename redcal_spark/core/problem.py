@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
 from typing import Literal
@@ -19,8 +19,9 @@ from redcal_spark.core.number_text import plural
 from redcal_spark.core.parameters import Parameters
 from redcal_spark.core.scan import Scanner, ScanResult
 from redcal_spark.core.splits import Split
+from redcal_spark.core.tuned import Tuned
 from redcal_spark.errors import InputError, ScoreWarning, warn
-from redcal_spark.settings import setting
+from redcal_spark.settings import TUNE_ROWS, setting
 
 FAR = 10  # a beta so many times below `auto` fits noise
 FEW = 100  # rows to fit on
@@ -31,6 +32,8 @@ class Problem:
     """What is asked of the rows, whoever computes it and wherever they are.
 
     audit: rows are counted by pairs of actions, and none is kept.
+    tune_rows: active fitting rows that `eta: auto` looks at, at most. tuned: how the parameters'
+    eta and beta were chosen, where they were.
     """
 
     parameters: Parameters
@@ -38,6 +41,8 @@ class Problem:
     columns: Columns
     on_bad_rows: Literal["error", "skip"] = "error"
     audit: bool = False
+    tune_rows: int = TUNE_ROWS
+    tuned: Tuned | None = None
 
     @property
     def n_classes(self) -> int | None:
@@ -56,8 +61,14 @@ class Problem:
 
     def scanner(self, layout: Layout, split: Split | None = None) -> Scanner:
         """What looks at every row once; Decision Calibration keeps them all."""
-        everywhere = self.parameters.calibrates_everywhere
-        return Scanner(layout, self.rules(layout.binary), everywhere, split, audit=self.audit)
+        return Scanner(
+            layout,
+            self.rules(layout.binary),
+            self.parameters.calibrates_everywhere,
+            split,
+            audit=self.audit,
+            folds=self.parameters.tunes and not self.audit,
+        )
 
     def check(self, gathered: ScanResult, where: str) -> None:
         """Refuse data that cannot be fitted; tell what is odd."""
@@ -88,14 +99,21 @@ class Problem:
             )
 
     def doubts(self, gathered: ScanResult) -> list[str]:
-        """What to say before a fit that is perhaps not meant, of the rows it would be fitted on."""
-        totals = gathered.fit.totals
-        doubts = (
-            few_rows(self.parameters, totals.rows),
-            one_class(totals, self.columns.classes),
-            beta_warning(self.parameters, totals.rows),
-        )
+        """What to say before a fit that is perhaps not meant, of the rows it would be fitted on.
+
+        Of parameters that are still to be chosen nothing can be said, of labels once.
+        """
+        totals, doubts = gathered.fit.totals, list[str | None]()
+        if self.tuned is None:
+            doubts.append(one_class(totals, self.columns.classes))
+        if not self.parameters.tunes:
+            doubts.insert(0, few_rows(self.parameters, totals.rows))
+            doubts.append(beta_warning(self.parameters, totals.rows))
         return [text for text in doubts if text is not None]
+
+    def chosen(self, tuned: Tuned) -> Problem:
+        """The same with the eta and beta that were chosen."""
+        return replace(self, parameters=tuned.parameters(self.parameters), tuned=tuned)
 
 
 def rules_of(parameters: Parameters, losses: LossFamily, binary: bool) -> Rules:
@@ -109,7 +127,7 @@ def rules_of(parameters: Parameters, losses: LossFamily, binary: bool) -> Rules:
 
 def few_rows(parameters: Parameters, rows: int) -> str | None:
     """What to say if a fit rests on few rows, or if one row alone is enough for a patch."""
-    eta = None if parameters.calibrates_only else parameters.eta
+    eta = None if parameters.calibrates_only or parameters.eta == "auto" else parameters.eta
     least = None if eta is None else max(1, ceil(exact(eta) * rows))
     if rows >= FEW and least != 1:
         return None

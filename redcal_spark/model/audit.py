@@ -98,7 +98,7 @@ def to_fix(metrics: Metrics, parameters: Parameters) -> dict[str, Any]:
     calibrations: for Decision Calibration everywhere, {loss, action, model, gap} beyond beta.
     coordinates: for Reconcile, {coordinate, rows, mass} with a mass of eta or more.
     """
-    n, losses = metrics.rows, metrics.losses
+    n, losses, parameters = metrics.rows, metrics.losses, parameters.known
     resolved = parameters.resolve(n, len(metrics.totals.gaps))
     least = None if resolved.eta is None else resolved.eta * n
     events: list[dict[str, Any]] = []

@@ -61,4 +61,5 @@ def fit_scanned(
         status=status,
         log=run.log,
         zero_calibrations=run.zero_calibrations,
+        tuned=problem.tuned,
     )

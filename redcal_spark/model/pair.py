@@ -33,6 +33,7 @@ class ReconciledPair(Fitted):
         rows: how many it was fitted on.
         status: converged, capped, stalled or cut.
         zero_calibrations: calibrations that ended because their patch rounded to nothing.
+        tuned: how `eta: auto` was chosen: every candidate; None where eta was given.
         certificate: what was promised and what is so; a model's file does not have it.
     """
 

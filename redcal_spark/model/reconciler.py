@@ -14,6 +14,7 @@ from redcal_spark.certificate.certify import certify
 from redcal_spark.core.arrow import batches, from_numpy, to_arrow
 from redcal_spark.core.columns import Columns
 from redcal_spark.core.fixed_point import exact
+from redcal_spark.core.folds import check_id
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.parameters import Parameters
 from redcal_spark.core.problem import Problem
@@ -21,7 +22,8 @@ from redcal_spark.core.scan import each_alone
 from redcal_spark.errors import FitWarning, UsageError, warn
 from redcal_spark.model.fit import fit_scanned
 from redcal_spark.model.pair import ReconciledPair, is_spark
-from redcal_spark.settings import DriverBudget, called_from_python
+from redcal_spark.model.tune import tuned
+from redcal_spark.settings import TUNE_ROWS, DriverBudget, called_from_python
 
 log = logging.getLogger(__name__)
 
@@ -34,13 +36,15 @@ class Reconciler:
             data frame of costs names the actions by its index and the classes by its columns.
         algorithm: redcal, decision_calibration, reconcile or dc_then_redcal.
         alpha: the margin above which a disagreement counts, the loss rescaled to [0, 1].
-        eta: the share of rows from which on a disagreement event is patched.
+        eta: the share of rows from which on a disagreement event is patched; "auto" chooses it, and
+            a multiple of beta's "auto", by cross-fitting on the fitting rows.
         beta: the calibration tolerance; "auto" is about the sampling noise of these rows.
         delta: the probability, at most, that a statement of a certificate about new rows is false.
         adaptive_beta: loosen beta with the gain of each round.
         grid_bits: the patch grid 2^-bits; None: by theory.
         max_rounds: stop after this many rounds, as capped.
         max_steps: stop after this many patches, as capped.
+        tune_rows: active rows that eta="auto" looks at, at most; a hash chooses among more.
         model_1: the first model's scores: an array column, one column P(class 1), or a list.
         model_2: the second model's scores, in any of the same forms.
         label: the column of labels: a class index, 0/1, a class name or an array.
@@ -65,13 +69,14 @@ class Reconciler:
         losses: Any = None,
         algorithm: str = "redcal",
         alpha: float | None = None,
-        eta: float | None = None,
+        eta: float | Literal["auto"] | None = None,
         beta: float | Literal["auto"] = "auto",
         adaptive_beta: bool = False,
         grid_bits: int | None = None,
         max_rounds: int = 10_000,
         max_steps: int = 1_000_000,
         delta: float = 0.05,
+        tune_rows: int = TUNE_ROWS,
         model_1: str | Sequence[str] = "model_1",
         model_2: str | Sequence[str] = "model_2",
         label: str = "label",
@@ -115,7 +120,9 @@ class Reconciler:
             raise UsageError(f"threads: must be 1 or more, got {threads}")
         if engine not in ("auto", "local", "spark"):
             raise UsageError(f"engine: must be 'auto', 'local' or 'spark', got {engine!r}")
-        self.problem = Problem(parameters, family, columns, on_bad_rows)
+        if not isinstance(tune_rows, int) or isinstance(tune_rows, bool) or tune_rows < 1:
+            raise UsageError(f"tune_rows: must be an integer, 1 or more, got {tune_rows!r}")
+        self.problem = Problem(parameters, family, columns, on_bad_rows, tune_rows=tune_rows)
         self.threads = threads
         self.engine = engine
         self.scratch = scratch
@@ -161,13 +168,15 @@ class Reconciler:
 
     def _fit_frame(self, frame: Any) -> ReconciledPair:
         from redcal_spark.backends.spark.errors import workers_in_words
-        from redcal_spark.backends.spark.frames import layout_of
+        from redcal_spark.backends.spark.frames import arrow_schema, layout_of
         from redcal_spark.backends.spark.scan import SparkScan
         from redcal_spark.backends.spark.scratch import Scratch
 
         why = "the data is a Spark DataFrame" if self.engine == "auto" else "it was asked for"
         log.info("engine spark: %s", why)
         layout = layout_of(frame, self.columns, self.problem.n_classes)
+        if self.parameters.tunes:
+            check_id(arrow_schema(frame), self.columns.id, "the data")
         scratch = Scratch(frame.sparkSession, self.scratch)
         try:
             with workers_in_words():
@@ -180,11 +189,18 @@ class Reconciler:
             scratch.close()
 
     def _fit(self, scan: Scan) -> ReconciledPair:
-        for doubt in self.problem.doubts(scan.gathered):
-            warn(doubt, FitWarning)
-        pair = fit_scanned(self.problem, scan)
+        self._warn(self.problem, scan)
+        problem = tuned(self.problem, scan)
+        if problem is not self.problem:
+            self._warn(problem, scan)
+        pair = fit_scanned(problem, scan)
         points = scan.histories(pair, None)["fit"]
         return replace(pair, certificate=certify(pair, points, delta=self.delta))
+
+    @staticmethod
+    def _warn(problem: Problem, scan: Scan) -> None:
+        for doubt in problem.doubts(scan.gathered):
+            warn(doubt, FitWarning)
 
 
 def _source(columns: str | Sequence[str]) -> str | tuple[str, ...]:

@@ -16,6 +16,7 @@ from redcal_spark.core.problem import Problem
 from redcal_spark.errors import UsageError
 from redcal_spark.model.fit import fit_scanned
 from redcal_spark.model.pair import ReconciledPair
+from redcal_spark.model.tune import chosen_line, tune
 from redcal_spark.runs.job import Job
 from redcal_spark.runs.listener import Listener
 from redcal_spark.runs.tables import measurements
@@ -117,10 +118,13 @@ def compare(
     its own scan would have dropped would look slower than it is.
     """
     listener = listener or Listener()
-    problems = {algorithm: _variant(given, algorithm, reconcile_alpha) for algorithm in PROCEDURES}
     compared: dict[str, Compared] = {}
-    everything = scan(problems["dc_then_redcal"])
+    everything = scan(_variant(given, "dc_then_redcal", reconcile_alpha))
     try:
+        given = _chosen(given, everything, scan, listener)
+        problems = {
+            algorithm: _variant(given, algorithm, reconcile_alpha) for algorithm in PROCEDURES
+        }
         for algorithm in ("decision_calibration", "dc_then_redcal"):
             compared[algorithm] = _fitted(problems[algorithm], everything, listener)
         for algorithm in ("redcal", "reconcile"):
@@ -132,6 +136,25 @@ def compare(
     finally:
         everything.close()
     return [compared[algorithm] for algorithm in PROCEDURES]
+
+
+def _chosen(
+    given: Problem, everything: Scan, scan: Callable[[Problem], Scan], listener: Listener
+) -> Problem:
+    """With `eta: auto` all procedures get what is chosen for the one that was asked for."""
+    if not given.parameters.tunes:
+        return given
+    own = everything
+    if not given.parameters.calibrates_everywhere:
+        own = everything.again(given) or scan(given)
+    try:
+        with listener.during("tune"):
+            chosen = tune(given, own, listener.candidate)
+    finally:
+        if own is not everything:
+            own.close()
+    listener.note(chosen_line(chosen, problem := given.chosen(chosen)))
+    return problem
 
 
 def _variant(given: Problem, algorithm: str, reconcile_alpha: float) -> Problem:

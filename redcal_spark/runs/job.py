@@ -21,6 +21,7 @@ from redcal_spark.config.schema import Config
 from redcal_spark.config.tables import sibling
 from redcal_spark.core.columns import Columns, Layout, plan
 from redcal_spark.core.fixed_point import exact
+from redcal_spark.core.folds import check_id
 from redcal_spark.core.problem import Problem
 from redcal_spark.core.roles import UNKNOWN, Roles
 from redcal_spark.core.splits import check_split
@@ -30,7 +31,7 @@ from redcal_spark.model.reconciler import Reconciler
 from redcal_spark.runs.ledger import Ledger, RunRow, config_digest
 from redcal_spark.runs.listener import Listener
 from redcal_spark.runs.tables import pair_of
-from redcal_spark.settings import of_a_job
+from redcal_spark.settings import TUNE_ROWS, of_a_job
 
 
 class Job:
@@ -112,6 +113,8 @@ class Job:
                 del output[key]
         if exact(self.config.reconcile.delta) == DELTA:  # as it was before there was a choice
             del tree["reconcile"]["delta"]
+        if self.config.reconcile.eta != "auto" or self.config.reconcile.tune_rows == TUNE_ROWS:
+            del tree["reconcile"]["tune_rows"]
         return config_digest(tree | {"output": output})
 
     # --- before computing -----------------------------------------------------------------------
@@ -130,6 +133,8 @@ class Job:
                 raise InputError(f"{table.name} has no rows")
             known = problem.n_classes
             self.work.check_reading(table, present)
+            if problem.parameters.tunes and labels:
+                check_id(table.schema, problem.columns.id, table.name)
             return plan(table.schema, problem.columns, table.name, known, first, labels)
 
     def check(self, *, ids: bool = False, rows: bool = True, labels: bool = True) -> Layout:

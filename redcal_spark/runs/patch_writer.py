@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 
 from redcal_spark.backends.store import Store
 from redcal_spark.core.patches import Patch, PatchLog
+from redcal_spark.core.tuned import Tuned
 from redcal_spark.errors import RunError
 from redcal_spark.runs.claim import Claim
 from redcal_spark.runs.tables import PATCHES, log_of, patches_table
 
 EVERY = 2.0  # seconds between writes, at least
 SHARE = 5  # of a run's time, writing takes one such part at most
+TUNED = "tuned"  # key of what `eta: auto` chose
 FILES = 20  # small files that a run may leave
 
 
@@ -35,6 +38,7 @@ class Progress:
         self._claim = claim
         self._patches: list[Patch] = []
         self.zero_calibrations = 0  # when the last patch was found
+        self.tuned: Tuned | None = None  # with `eta: auto`
         if claim.resumed is not None:
             self._read(claim.resumed.progress)
         self._saved = len(self._patches), self.zero_calibrations
@@ -48,11 +52,14 @@ class Progress:
         return PatchLog(self._patches)
 
     def _read(self, known: str | None) -> None:
+        recorded = json.loads(known or "{}")
+        if (tuned := recorded.pop(TUNED, None)) is not None:
+            self.tuned = Tuned.from_json(tuned)
         table = self._store.read(self._table, {"run_id": self._claim.row.run_id})
         self._patches = [] if table is None else list(log_of(table))
         if not self._patches:
             return
-        zero = {int(k): int(v) for k, v in json.loads(known or "{}").items()}
+        zero = {int(k): int(v) for k, v in recorded.items()}
         if len(self._patches) not in zero:
             raise RunError(
                 f"run {self._claim.row.run_id} cannot be resumed: {self._table} has "
@@ -60,6 +67,15 @@ class Progress:
                 "run again with --force"
             )
         self.zero_calibrations = zero[len(self._patches)]
+
+    def choose(self, tuned: Tuned) -> None:
+        """eta was chosen: who goes on with the run need not do it again."""
+        self.tuned = tuned
+        self._record({})
+
+    def _record(self, zero: Mapping[int, int]) -> None:
+        tuned = {} if self.tuned is None else {TUNED: self.tuned.to_json()}
+        self._claim.update(progress=json.dumps({**zero, **tuned}))
 
     def patch(self, patch: Patch, zero_calibrations: int) -> None:
         """A patch was found, after so many calibrations that ended on zero."""
@@ -74,8 +90,7 @@ class Progress:
         start = time.monotonic()
         (before, zero_before), now = self._saved, self._saved[0] + len(self._waiting)
         if self._waiting:  # also tells whether the run is still ours
-            known = {before: zero_before, now: self.zero_calibrations}
-            self._claim.update(progress=json.dumps(known))
+            self._record({before: zero_before, now: self.zero_calibrations})
         row = self._claim.row
         batches = patches_table(row.run_id, PatchLog(self._waiting)).to_batches()
         commit = replace(row.commit, phase=now, again=self._claim.resumed is not None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 
@@ -27,13 +28,16 @@ from redcal_spark.config.schema import Config
 from redcal_spark.core.arrow import empty_batch
 from redcal_spark.core.columns import Layout, plan
 from redcal_spark.core.fitted import Fitted
+from redcal_spark.core.folds import FOLDS, of_fold
 from redcal_spark.core.history import Holdout, Point, history
 from redcal_spark.core.kernel import BlockScan
 from redcal_spark.core.multiset import CompareTask
 from redcal_spark.core.problem import Problem
 from redcal_spark.core.reading import BadRows
-from redcal_spark.core.scan import ScanResult, numbered
+from redcal_spark.core.rows import Rows
+from redcal_spark.core.scan import ScanResult, SplitResult, numbered
 from redcal_spark.core.splits import Split
+from redcal_spark.core.sums import DecisionSums, decision_sums
 from redcal_spark.errors import ConflictError, InputError, UsageError
 
 log = logging.getLogger(__name__)
@@ -205,6 +209,29 @@ class LocalScan:
                     holdout=holdout if name == "holdout" else None,
                 )
         return histories
+
+    def halves(self, level: int) -> tuple[LocalScan, ...]:
+        fit = self.gathered.fit
+        assert fit.folds is not None
+        scans = [
+            [of_fold(scan, fold, level) for scan in fit.scans if scan.active.rows] for fold in FOLDS
+        ]
+        rows = [fit.folds.used(fit.folds.rows, fold, level) for fold in FOLDS]
+        return tuple(self.half(*each) for each in zip(rows, scans, strict=True))
+
+    def half(self, rows: int, scans: list[BlockScan]) -> LocalScan:
+        """So many fitting rows, of which these are active."""
+        part = SplitResult(replace(self.gathered.fit.totals, rows=rows), scans)
+        gathered = replace(self.gathered, fit=part)
+        return LocalScan(gathered, self.layout, self._threads)
+
+    def decisions_after(self, pair: Fitted) -> DecisionSums:
+        def decided(scan: BlockScan) -> DecisionSums:
+            rows = Rows(scan.active, pair.rules, scan.own_classified())
+            return decision_sums(rows, pair.log)
+
+        nothing = DecisionSums.none(pair.losses, self.layout.n_classes)
+        return sum(self._spread(decided, self.gathered.fit.scans), nothing)
 
     def rows_at_hand(self) -> list[BlockScan] | None:
         return self.gathered.fit.scans

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from functools import cached_property
+from copy import copy
+from dataclasses import replace
 from math import ceil
 
 from pyspark.sql import DataFrame
 
 from redcal_spark.algorithms.engine import Engine
+from redcal_spark.backends.backend import Scan
 from redcal_spark.backends.inputs import columns_read
 from redcal_spark.backends.local.backend import LocalScan
 from redcal_spark.backends.spark.budget import budget_of
@@ -20,9 +22,11 @@ from redcal_spark.backends.spark.scratch import Scratch, Statistics, merged
 from redcal_spark.backends.spark.ship import ship_package
 from redcal_spark.backends.spark.source import Source, frame_source
 from redcal_spark.backends.spark.stored_blocks import Stored
-from redcal_spark.backends.spark.tasks import HistoryTask, ScanTask
+from redcal_spark.backends.spark.tasks import FoldTask, HistoryTask, ScanTask
+from redcal_spark.backends.spark.written import Written
 from redcal_spark.core.columns import Layout
 from redcal_spark.core.fitted import Fitted
+from redcal_spark.core.folds import FOLDS
 from redcal_spark.core.history import Holdout, Point, added, points, segments
 from redcal_spark.core.kernel import BlockScan
 from redcal_spark.core.metrics import Totals
@@ -35,8 +39,9 @@ from redcal_spark.core.packing import (
     unpack_changes,
 )
 from redcal_spark.core.problem import Problem
-from redcal_spark.core.scan import ScanResult
+from redcal_spark.core.scan import ScanResult, SplitResult
 from redcal_spark.core.splits import Split
+from redcal_spark.core.sums import DecisionSums
 from redcal_spark.settings import DRIVER_BUDGET, DriverBudget
 
 log = logging.getLogger(__name__)
@@ -82,9 +87,13 @@ class SparkScan:
         )
         for data in self.written.told.statistics:
             self.gathered.merge(gathered_of(*unpack(data)))
-        self.bytes = self.written.told.bytes.total()
+        self._collected: set[str] = set()
         scratch.counters.scratch_bytes += self.bytes
         self.driver_budget = budget_of(driver_budget)
+
+    @property
+    def bytes(self) -> int:
+        return self.written.told.bytes.total()
 
     @property
     def row_bytes(self) -> int:
@@ -132,9 +141,45 @@ class SparkScan:
                 part.scans = scans_of(blocks, self._rules, self.threads)
         return LocalScan(self.gathered, self.layout, self.threads)
 
-    @cached_property
-    def _collected(self) -> set[str]:
-        return set()
+    def halves(self, level: int) -> tuple[Scan, ...]:
+        """At the driver, if both fit there; else where the rows are, in blocks of their own."""
+        if level == 0 and self.written.told.bytes["fit"] <= self.driver_budget:
+            return self._here(self.written).halves(level)
+        halves = [self._half(fold, level) for fold in FOLDS]
+        if sum(half.bytes for half in halves) > self.driver_budget:
+            return tuple(halves)
+        return tuple(half._here(half.written) for half in halves)
+
+    def _here(self, written: Written) -> LocalScan:
+        """The fitting rows at the driver, for a while: nothing is kept of them."""
+        fit = self.gathered.fit
+        blocks = blocks_at_driver(written, "fit", None, self.threads)
+        scans = scans_of(blocks, self._rules, self.threads)
+        part = SplitResult(fit.totals, scans, fit.folds)
+        return LocalScan(replace(self.gathered, fit=part), self.layout, self.threads)
+
+    def _half(self, fold: int, level: int) -> SparkScan:
+        folds, task = self.gathered.fit.folds, (self._rules, fold, level, self._grouped)
+        assert folds is not None
+        half = copy(self)
+        half._collected = set()
+        half.written = self.scratch.write(
+            lambda sink: self.written.passed(lambda cells: FoldTask(*task, cells, sink)),
+            Statistics("sums", 0),
+        )
+        self.scratch.counters.scratch_bytes += half.bytes
+        rows = folds.used(folds.rows, fold, level)
+        part = SplitResult(replace(self.gathered.fit.totals, rows=rows))
+        half.gathered = replace(self.gathered, fit=part)
+        return half
+
+    def decisions_after(self, pair: Fitted) -> DecisionSums:
+        stored = Stored(self.scratch, self.written, pair.rules)
+        stored.pending = list(pair.log)
+        arrays = stored.ask("decisions")
+        if not arrays:
+            return DecisionSums.none(pair.losses, self.layout.n_classes)
+        return DecisionSums.from_arrays(arrays, disputed=int(arrays["disputed"].sum()))
 
     def again(self, problem: Problem) -> None:
         """Their totals would take a job over the rows, which is what a scan is."""

@@ -38,8 +38,9 @@ from redcal_spark.backends.spark.cells import (
 from redcal_spark.core.additive import Array
 from redcal_spark.core.columns import Layout
 from redcal_spark.core.events import Disagreement
+from redcal_spark.core.folds import chosen
 from redcal_spark.core.history import Measured, added
-from redcal_spark.core.kernel import Rules, event_counts
+from redcal_spark.core.kernel import Rules, classify, event_counts
 from redcal_spark.core.metrics import Totals
 from redcal_spark.core.output_columns import OutputNames
 from redcal_spark.core.output_columns import added as added_columns
@@ -54,9 +55,9 @@ from redcal_spark.core.reading import BadRows, read
 from redcal_spark.core.roles import UNKNOWN, Roles
 from redcal_spark.core.rows import Rows
 from redcal_spark.core.scan import Scanner, ScanResult
-from redcal_spark.core.sums import gap_sums, residuals, sums
+from redcal_spark.core.sums import decision_sums, gap_sums, residuals, sums
 
-Question = Literal["events", "residuals", "gaps", "sums"]
+Question = Literal["events", "residuals", "gaps", "sums", "decisions"]
 Keep = Literal["all", "active", "frozen"] | Disagreement
 CellSource = FromRows | FromFiles
 Reader = Callable[[Batches], Iterator[pa.RecordBatch]]
@@ -184,6 +185,29 @@ class KeepTask:
 
 
 @dataclass(frozen=True)
+class FoldTask:
+    """The rows of a fold, from a level on, as cells. grouped: by their events."""
+
+    rules: Rules
+    fold: int
+    level: int
+    grouped: bool
+    source: CellSource = FROM_ROWS
+    sink: SinkOf = AS_ROWS
+
+    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        sink = self.sink()
+        packer = Packer("fit", sink, self.rules.losses if self.grouped else None)
+        for _, packed in self.source(batches):
+            block = unpack_block(packed)
+            assert block.fold is not None
+            block = block.take(chosen(block.fold, self.fold, self.level))
+            yield from packer.add(block, classify(block, self.rules)[1])
+        yield from packer.close()
+        yield from sink.close()
+
+
+@dataclass(frozen=True)
 class HistoryTask:
     """What every segment of a log changed, on the rows of both splits: one row a task and split."""
 
@@ -294,6 +318,9 @@ def answer(rows: Rows, question: Question, model: int = 0) -> dict[str, Array]:
         return {f"events.{i}": c for i, c in enumerate(counts)}
     if question == "residuals":
         return residuals(rows, model).to_arrays()
+    if question == "decisions":
+        decided = decision_sums(rows)
+        return decided.to_arrays() | {"disputed": np.array([decided.disputed])}
     block = rows.current()
     if question == "gaps":
         coordinates = range(*rules.coordinates.indices(block.n_classes))
