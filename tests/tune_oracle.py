@@ -28,6 +28,7 @@ class Choice:
     candidates: list[dict[str, Any]]
     k: int
     used: list[int]  # rows of each fold
+    before: tuple[Fraction, int]  # loss and rows in events without any patch
 
     def problem(self, given: Problem) -> Problem:
         """The rule resolved anew on all rows."""
@@ -128,22 +129,36 @@ def tune(
     if not all(folds):
         return None
     rules = [1, 4] if given.beta == "auto" else [None]
-    candidates = []
+    candidates: list[dict[str, Any]] = []
     for eta in ETAS:
         for rule in rules:
             fits, loss = [], Fraction(0)
             for fold in (0, 1):
                 own = with_rule(take(given, folds[fold]), eta, rule)
                 result = oracle.fit(own)
-                other = replace(own, **rows_of(given, folds[1 - fold]))
+                other = of_rows(own, given, folds[1 - fold])
                 after = oracle.replay(other, result.log)
                 loss += rescaled_loss(other, *after)
-                fits.append((len(own.f1), result.beta, result.m, len(result.log), result.status))
+                known_fit = (len(own.f1), result.beta, result.m, len(result.log), result.status)
+                fits.append((*known_fit, disputed(other, result.log)))
             candidates.append({"eta": eta, "rule": rule, "loss": loss, "fits": fits})
     best = min(candidates, key=lambda c: (c["loss"], -c["eta"], -(c["rule"] or 0)))
-    return Choice(best["eta"], best["rule"], candidates, k, [len(fold) for fold in folds])
+    some = take(given, sorted(folds[0] + folds[1]))
+    loss = rescaled_loss(some, oracle.grid_scores(some.f1), oracle.grid_scores(some.f2))
+    before = loss, disputed(some)
+    used = [len(fold) for fold in folds]
+    return Choice(best["eta"], best["rule"], candidates, k, used, before)
 
 
-def rows_of(problem: Problem, rows: Sequence[int]) -> dict[str, list[Any]]:
-    some = take(problem, rows)
-    return {"f1": some.f1, "f2": some.f2, "y": some.y}
+def disputed(problem: Problem, log: Sequence[oracle.Patch] = ()) -> int:
+    """Rows that are in some event after a log."""
+    run = oracle.Run(problem)
+    for patch in log:
+        run.replay(patch)
+    return len({i for *_, rows in run.events() for i in rows})
+
+
+def of_rows(fitted: Problem, given: Problem, rows: Sequence[int]) -> Problem:
+    """A fold's parameters with the rows of another one."""
+    some = take(given, rows)
+    return replace(fitted, f1=some.f1, f2=some.f2, y=some.y)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from redcal_spark.core.history import Point
 from redcal_spark.core.kernel import BlockScan
 from redcal_spark.core.multiset import CompareTask
 from redcal_spark.core.output_columns import extend
+from redcal_spark.core.patches import Patch
 from redcal_spark.core.problem import Problem
 from redcal_spark.core.reading import BadRows
 from redcal_spark.core.scan import ScanResult
@@ -58,8 +59,8 @@ class Scan(Protocol):
         They last as long as the scan, and know of their rows no more than how many there are.
         """
 
-    def decisions_after(self, pair: Fitted) -> DecisionSums:
-        """What a pair decides on the active fitting rows."""
+    def decisions_after(self, problem: Problem, log: Sequence[Patch]) -> DecisionSums:
+        """What is decided on the active fitting rows after a log."""
 
     def rows_at_hand(self) -> list[BlockScan] | None:
         """The active fitting rows as they were read; None: they are too many for one process."""

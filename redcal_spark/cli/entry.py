@@ -17,6 +17,7 @@ from redcal_spark.cli.fail_on import CONDITIONS, conditions
 from redcal_spark.cli.log_lines import FORMATS, Context, Parser, logging_to_stderr
 from redcal_spark.cli.results import aside
 from redcal_spark.cli.streams import Screen, printable
+from redcal_spark.cli.tune_command import tune
 from redcal_spark.config.folder import working_in
 from redcal_spark.demo import MOST_ROWS, ROWS
 from redcal_spark.errors import RedcalError
@@ -199,6 +200,11 @@ def _parser() -> argparse.ArgumentParser:
         help="Reconcile's own alpha, in units of probability; default: %(default)s",
     )
     sub.add_argument("-o", "--output", metavar="FILE", help="also draw a chart: .svg or .html")
+    sub = command("tune", tune, "try values of eta and beta by cross-fitting; write no tables")
+    sub.add_argument("-o", "--output", metavar="FILE", help="also draw a chart: .svg or .html")
+    sub.add_argument(
+        "--write", action="store_true", help="put the best into FILE, whose comments stay"
+    )
     sub = command("log", commands.log, "print the patch log of the last run of this configuration")
     sub.add_argument("--run", metavar="ID", help="a run's id, or latest")
     sub = command("explain", commands.explain, "show which patches changed a row, and why")

@@ -11,6 +11,21 @@ from redcal_spark.core.parameters import Parameters, Status
 
 
 @dataclass(frozen=True)
+class Before:
+    """The rows without any patch: loss and disputed rows as of `FoldFit`, of both folds."""
+
+    loss: Fraction
+    disputed: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {"loss": str(self.loss), "disputed": self.disputed}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Before:
+        return cls(Fraction(data["loss"]), data["disputed"])
+
+
+@dataclass(frozen=True)
 class FoldFit:
     """A candidate fitted on one fold, and what it did on the rows of the other.
 
@@ -85,6 +100,7 @@ class Tuned:
     """
 
     candidates: tuple[Candidate, ...]
+    before: Before
     fit_rows: int
     level: int
     used: tuple[int, ...]
@@ -106,13 +122,14 @@ class Tuned:
         chosen = self.chosen
         return given.candidate(chosen.eta, chosen.stretch, self.fit_rows)
 
-    def mean_loss(self, candidate: Candidate, losses: int, models: int) -> float:
-        """A row's, of a loss and a model."""
-        return float(candidate.loss / (self.rows * losses * models))
+    def share(self, rows: int) -> Fraction:
+        """Of the rows that were used."""
+        return Fraction(rows, self.rows)
 
     def to_json(self) -> dict[str, Any]:
         return {
             "candidates": [candidate.to_json() for candidate in self.candidates],
+            "before": self.before.to_json(),
             "chosen": self.candidates.index(self.chosen),
             "fit_rows": self.fit_rows,
             "level": self.level,
@@ -126,4 +143,5 @@ class Tuned:
     def from_json(cls, data: Mapping[str, Any]) -> Tuned:
         given = {key: value for key, value in data.items() if key != "chosen"}
         candidates = tuple(map(Candidate.from_json, given.pop("candidates")))
-        return cls(candidates, **given | {"used": tuple(given["used"])})
+        before = Before.from_json(given.pop("before"))
+        return cls(candidates, before, **given | {"used": tuple(given["used"])})

@@ -5,14 +5,17 @@ Exact and the same on every engine: folds by a hash, losses as fractions, ties b
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 from redcal_spark.backends.backend import Scan
 from redcal_spark.core.folds import FOLDS, Folds
+from redcal_spark.core.patches import Patch
 from redcal_spark.core.problem import Problem
-from redcal_spark.core.tuned import Candidate, FoldFit, Tuned
+from redcal_spark.core.sums import DecisionSums
+from redcal_spark.core.tuned import Before, Candidate, FoldFit, Tuned
 from redcal_spark.errors import InputError
 from redcal_spark.model.fit import fit_scanned
 from redcal_spark.settings import setting
@@ -39,16 +42,62 @@ def tune(problem: Problem, scan: Scan, tell: Told | None = None) -> Tuned:
     used = tuple(folds.used(folds.rows, fold, level) for fold in FOLDS)
     if not all(used):
         raise InputError(_empty(fit.rows, used, level))
-    halves, candidates = scan.halves(level), list[Candidate]()
+    work = _Halves(problem, scan.halves(level), folds, level)
+    candidates = []
     for eta, stretch in parameters.candidates:
-        fits = (_fit(problem, halves, folds, level, fold, eta, stretch) for fold in FOLDS)
-        candidates.append(Candidate(eta, stretch, tuple(fits)))
+        candidates.append(Candidate(eta, stretch, tuple(work.fit(f, eta, stretch) for f in FOLDS)))
         if tell is not None:
             tell(candidates[-1], len(parameters.candidates))
-    active = sum(folds.used(folds.active, fold, level) for fold in FOLDS)
     return Tuned(
-        *(tuple(candidates), fit.rows, level, used, active, problem.tune_rows, parameters.beta)
+        tuple(candidates),
+        work.before(),
+        fit_rows=fit.rows,
+        level=level,
+        used=used,
+        active=sum(folds.used(folds.active, fold, level) for fold in FOLDS),
+        tune_rows=problem.tune_rows,
+        given_beta=parameters.beta,
     )
+
+
+@dataclass(frozen=True)
+class _Halves:
+    """Both folds of the rows that are used, ready to be fitted on and tried on."""
+
+    problem: Problem
+    scans: tuple[Scan, ...]
+    folds: Folds
+    level: int
+
+    def fit(self, fold: int, eta: float, stretch: int | None) -> FoldFit:
+        """A candidate fitted on one half and tried on the other."""
+        own = self.scans[fold]
+        rows = own.gathered.fit.rows
+        parameters = self.problem.parameters.candidate(eta, stretch, rows)
+        pair = fit_scanned(replace(self.problem, parameters=parameters), own)
+        after = self._decided(1 - fold, pair.log)
+        assert pair.resolved.beta is not None
+        return FoldFit(
+            rows=rows,
+            beta=pair.resolved.beta,
+            m=pair.resolved.m,
+            patches=len(pair.log),
+            rounds=pair.log.rounds,
+            status=pair.status,
+            loss=self.problem.losses.rescaled_cost(after.labels),
+            disputed=after.disputed,
+        )
+
+    def before(self) -> Before:
+        decided = [self._decided(fold, ()) for fold in FOLDS]
+        loss = (self.problem.losses.rescaled_cost(each.labels) for each in decided)
+        return Before(sum(loss, Fraction(0)), sum(each.disputed for each in decided))
+
+    def _decided(self, fold: int, log: Sequence[Patch]) -> DecisionSums:
+        """On all rows of a fold; those that are not active decide as ever."""
+        scan, losses = self.scans[fold], self.problem.losses
+        resting = self.folds.resting(fold, self.level, scan.layout.n_classes, losses)
+        return scan.decisions_after(self.problem, log) + resting
 
 
 def chosen_line(tuned: Tuned, problem: Problem) -> str:
@@ -60,35 +109,6 @@ def chosen_line(tuned: Tuned, problem: Problem) -> str:
         f"{setting('eta', 'auto')} chose eta {chosen.eta:g}, beta {float(beta or 0):g} ({rule}): "
         f"the lowest loss of {len(tuned.candidates)} candidates, each tried on rows that it was "
         "not fitted on"
-    )
-
-
-def _fit(
-    problem: Problem,
-    halves: tuple[Scan, ...],
-    folds: Folds,
-    level: int,
-    fold: int,
-    eta: float,
-    stretch: int | None,
-) -> FoldFit:
-    """A candidate fitted on one half and tried on the other."""
-    own, other = halves[fold], halves[1 - fold]
-    rows = own.gathered.fit.rows
-    parameters = problem.parameters.candidate(eta, stretch, rows)
-    pair = fit_scanned(replace(problem, parameters=parameters), own)
-    d, losses = own.layout.n_classes, problem.losses
-    after = other.decisions_after(pair) + folds.resting(1 - fold, level, d, losses)
-    assert pair.resolved.beta is not None
-    return FoldFit(
-        rows=rows,
-        beta=pair.resolved.beta,
-        m=pair.resolved.m,
-        patches=len(pair.log),
-        rounds=pair.log.rounds,
-        status=pair.status,
-        loss=losses.rescaled_cost(after.labels),
-        disputed=after.disputed,
     )
 
 

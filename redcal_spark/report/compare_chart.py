@@ -52,9 +52,13 @@ def check_chart(path: str) -> None:
 
 def write_chart(compared: Sequence[Compared], path: str) -> None:
     """Draw it as SVG, or as a page that needs no other file."""
-    drawn: str = draw(compared)
+    write_svg(draw(compared), path, "Four procedures on the same rows")
+
+
+def write_svg(drawn: str, path: str, title: str) -> None:
+    """A drawing as a file of its own, or in a page."""
     if path.lower().endswith(".html"):
-        drawn = PAGE.format(title="Four procedures on the same rows", svg=drawn)
+        drawn = PAGE.format(title=title, svg=drawn)
     try:
         write_whole(path, lambda file: file.write(drawn))
     except OSError as err:

@@ -119,10 +119,10 @@ class Job:
 
     # --- before computing -----------------------------------------------------------------------
 
-    def check_input(self, *, labels: bool = True) -> Layout:
+    def check_input(self, *, labels: bool = True, problem: Problem | None = None) -> Layout:
         """What can be seen of the input before computing: tables, columns, types."""
         with _noted(self.listener):
-            table, problem = self.input, self.problem
+            table, problem = self.input, problem or self.problem
             if self.split is not None and labels:
                 check_split(self.split, table.schema, table.name)
             there = set(table.schema.names)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -60,8 +61,7 @@ def test_evaluate_chooses_again_and_finds_the_same(auto: Work) -> None:
 def test_who_goes_on_with_a_run_uses_what_was_chosen(
     auto: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with open("config.yaml", "w", encoding="utf-8") as file:
-        yaml.safe_dump(auto.tree, file, sort_keys=False)
+    Path("config.yaml").write_text(yaml.safe_dump(auto.tree, sort_keys=False), "utf-8")
     code, out, err = forked.call(run, "first patch", "run", "-c", "config.yaml").ended()
     assert code == -signal.SIGKILL, out + err
     [dead] = auto.runs()
@@ -118,3 +118,63 @@ def test_compare_tells_of_the_chosen_eta(auto: Work) -> None:
     auto.ran("fit")
     compared = auto.ran("compare")["procedures"]
     assert {one["eta"] for one in compared} == {model(auto)["parameters"]["eta"]}
+
+
+# --- redcal tune ----------------------------------------------------------------------------------
+
+
+def test_tune_says_what_a_run_would_choose_and_writes_no_table(auto: Work) -> None:
+    before = auto.files()
+    told = auto.redcal("tune", "--json")
+    assert told.code == 0, told.err
+    assert auto.files() - before <= {"config.yaml"}
+    auto.ran()
+    known = model(auto)
+    assert told.json["tuned"] == known["tuned"]
+    assert told.json["eta"] == known["parameters"]["eta"]
+    assert told.json["beta"] == auto.runs()[-1]["beta"]
+
+
+def test_tune_for_people(work: Work) -> None:
+    told = work.redcal("tune", "-o", "tune.html")
+    assert told.code == 0, told.err
+    table = told.out.splitlines()
+    assert sum(line.startswith("->") for line in table) == 1
+    assert sum("auto" in line and "0.0" in line for line in table[:12]) >= 8
+    assert "recommended: eta" in told.out and "--write puts it into config.yaml" in told.out
+    page = Path("tune.html").read_text("utf-8")
+    assert page.count("<polyline") == 6 and "filled: chosen" in page
+
+
+COMMENTED = """# who wrote this
+input: {table: scores.parquet, id: case, label: outcome, classes: [mild, grave, rare, none],
+        model_1: a, model_2: b}
+losses:
+  beds: {costs: [[0, 2, 1, 0], [1, 0, 0.5, 2]]}   # euros
+reconcile:
+  alpha: 0.005  # a margin
+  eta: 0.01     # agreed with Ada
+# where to
+output: {table: out/rows}
+"""
+
+
+def test_tune_writes_into_the_file_and_keeps_its_comments(work: Work) -> None:
+    Path("mine.yaml").write_text(COMMENTED, "utf-8")
+    told = work.cli("tune", "-c", "mine.yaml", "--write", "--json", "--engine", "local")
+    assert told.code == 0, told.err
+    chosen = told.json
+    beta = "auto" if chosen["rule"] == "auto" else f"{chosen['beta']:g}"
+    wanted = COMMENTED.replace(
+        "eta: 0.01     # agreed with Ada\n",
+        f"eta: {chosen['eta']:g}     # agreed with Ada\n  beta: {beta}\n",
+    )
+    assert Path("mine.yaml").read_text("utf-8") == wanted
+    assert chosen["written"] == "mine.yaml"
+    assert work.cli("check", "-c", "mine.yaml", "--engine", "local").code == 0
+
+
+def test_tune_is_for_redcal(work: Work) -> None:
+    work.tree["reconcile"] |= {"algorithm": "reconcile"}
+    told = work.redcal("tune")
+    assert told.code == 2 and "--set reconcile.algorithm=redcal" in told.err

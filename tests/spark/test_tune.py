@@ -35,8 +35,8 @@ def test_the_same_as_in_memory(
     tune_rows: int,
     ids: bool,
 ) -> None:
-    shape = {"n": 120, "d": 3, "beta": "auto", "vector_labels": False}
-    limits = {"max_rounds": 2, "max_steps": 5}
+    shape: dict[str, Any] = {"n": 120, "d": 3, "beta": "auto", "vector_labels": False}
+    limits: dict[str, Any] = {"max_rounds": 2, "max_steps": 5}
     problem = vectors(random_problem(21, algorithm=algorithm, **ALPHA, **shape, **limits))
     table = table_of(problem, range(120) if ids else None)
     options: dict[str, Any] = {"id": "id" if ids else None, "tune_rows": tune_rows, "eta": "auto"}
@@ -52,7 +52,7 @@ def test_the_same_as_in_memory(
         monkeypatch.setattr(Scratch, "direct", False)
     with quietly():
         here = reconciler(problem, **options).fit(table)
-        place = {"scratch": scratch, "driver_budget": budget}
+        place: dict[str, Any] = {"scratch": scratch, "driver_budget": budget}
         frame = spark.createDataFrame(table).repartition(3)
         there = reconciler(problem, **options, **place).fit(frame)
     assert scans == [1]

@@ -23,7 +23,7 @@ from tests.helpers import arrays, log_of, quietly, reconciler, refused, seeds
 from tests.oracle import Problem
 from tests.problems import random_problem
 
-ALPHA = {"alpha": 0.05, "eta": 0.01}
+ALPHA: dict[str, Any] = {"alpha": 0.05, "eta": 0.01}
 
 
 def vectors(problem: Problem) -> Problem:
@@ -43,7 +43,7 @@ def table_of(problem: Problem, ids: Sequence[Any] | None) -> pa.Table:
 def tuned_pair(
     problem: Problem, ids: Sequence[Any] | None = None, **options: Any
 ) -> ReconciledPair:
-    named = {"eta": "auto", "id": None if ids is None else "id"}
+    named: dict[str, Any] = {"eta": "auto", "id": None if ids is None else "id"}
     given = reconciler(replace(problem, eta=None), **named | options)
     with quietly():
         return given.fit(table_of(problem, ids))
@@ -56,9 +56,10 @@ def agree(pair: ReconciledPair, problem: Problem, choice: tune_oracle.Choice) ->
     assert (tuned.level, list(tuned.used)) == (choice.k, choice.used)
     for ours, theirs in zip(tuned.candidates, choice.candidates, strict=True):
         assert (ours.eta, ours.stretch) == (theirs["eta"], theirs["rule"])
-        fits = [(f.rows, f.beta, f.m, f.patches, f.status) for f in ours.folds]
+        fits = [(f.rows, f.beta, f.m, f.patches, f.status, f.disputed) for f in ours.folds]
         assert fits == theirs["fits"]
         assert ours.loss == theirs["loss"]
+    assert (tuned.before.loss, tuned.before.disputed) == choice.before
     assert (tuned.chosen.eta, tuned.chosen.stretch) == (choice.eta, choice.rule)
     result = oracle.fit(choice.problem(problem))
     assert log_of(pair) == result.log
@@ -72,7 +73,7 @@ def agree(pair: ReconciledPair, problem: Problem, choice: tune_oracle.Choice) ->
 
 @pytest.mark.parametrize("seed", seeds(range(60), 8))
 def test_the_oracle_chooses_the_same(seed: int) -> None:
-    kind = {
+    kind: dict[str, Any] = {
         "algorithm": ("redcal", "dc_then_redcal")[seed % 3 == 2],
         "vector_labels": seed % 4 == 1,
         "binary": seed % 5 == 3,
@@ -132,7 +133,10 @@ def test_fitting_again_with_the_recorded_numbers_gives_no_patch() -> None:
     assert pair.log and pair.status == "converged"
     with quietly():
         f1, f2 = pair.apply(*arrays(problem)[:2])
-        numbers = {"eta": pair.parameters.eta, "beta": float(pair.resolved.beta or 0)}
+        numbers: dict[str, Any] = {
+            "eta": pair.parameters.eta,
+            "beta": float(pair.resolved.beta or 0),
+        }
         again = reconciler(problem, **numbers).fit(f1, f2, arrays(problem)[2])
     assert not again.log
 
@@ -167,7 +171,7 @@ def test_others_know_no_auto(algorithm: str) -> None:
         lambda: Reconciler(
             losses={"l": [[0, 1], [1, 0]]}, **ALPHA | {"eta": "auto"}, algorithm=algorithm
         ),
-    )  # type: ignore[arg-type]
+    )
     assert "eta: 'auto' is for redcal and dc_then_redcal" in text and algorithm in text
 
 

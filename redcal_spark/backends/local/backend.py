@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -32,6 +32,7 @@ from redcal_spark.core.folds import FOLDS, of_fold
 from redcal_spark.core.history import Holdout, Point, history
 from redcal_spark.core.kernel import BlockScan
 from redcal_spark.core.multiset import CompareTask
+from redcal_spark.core.patches import Patch
 from redcal_spark.core.problem import Problem
 from redcal_spark.core.reading import BadRows
 from redcal_spark.core.rows import Rows
@@ -225,12 +226,13 @@ class LocalScan:
         gathered = replace(self.gathered, fit=part)
         return LocalScan(gathered, self.layout, self._threads)
 
-    def decisions_after(self, pair: Fitted) -> DecisionSums:
-        def decided(scan: BlockScan) -> DecisionSums:
-            rows = Rows(scan.active, pair.rules, scan.own_classified())
-            return decision_sums(rows, pair.log)
+    def decisions_after(self, problem: Problem, log: Sequence[Patch]) -> DecisionSums:
+        rules = problem.rules(self.layout.binary)
 
-        nothing = DecisionSums.none(pair.losses, self.layout.n_classes)
+        def decided(scan: BlockScan) -> DecisionSums:
+            return decision_sums(Rows(scan.active, rules, scan.own_classified()), log)
+
+        nothing = DecisionSums.none(rules.losses, self.layout.n_classes)
         return sum(self._spread(decided, self.gathered.fit.scans), nothing)
 
     def rows_at_hand(self) -> list[BlockScan] | None:

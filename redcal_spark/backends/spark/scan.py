@@ -38,6 +38,7 @@ from redcal_spark.core.packing import (
     unpack,
     unpack_changes,
 )
+from redcal_spark.core.patches import Patch
 from redcal_spark.core.problem import Problem
 from redcal_spark.core.scan import ScanResult, SplitResult
 from redcal_spark.core.splits import Split
@@ -173,12 +174,12 @@ class SparkScan:
         half.gathered = replace(self.gathered, fit=part)
         return half
 
-    def decisions_after(self, pair: Fitted) -> DecisionSums:
-        stored = Stored(self.scratch, self.written, pair.rules)
-        stored.pending = list(pair.log)
+    def decisions_after(self, problem: Problem, log: Sequence[Patch]) -> DecisionSums:
+        stored = Stored(self.scratch, self.written, problem.rules(self.layout.binary))
+        stored.pending = list(log)
         arrays = stored.ask("decisions")
         if not arrays:
-            return DecisionSums.none(pair.losses, self.layout.n_classes)
+            return DecisionSums.none(problem.losses, self.layout.n_classes)
         return DecisionSums.from_arrays(arrays, disputed=int(arrays["disputed"].sum()))
 
     def again(self, problem: Problem) -> None:
