@@ -14,6 +14,7 @@ from redcal_spark import __version__
 from redcal_spark.cli import commands
 from redcal_spark.cli.demo_command import demo
 from redcal_spark.cli.fail_on import CONDITIONS, conditions
+from redcal_spark.cli.init_command import init
 from redcal_spark.cli.log_lines import FORMATS, Context, Parser, logging_to_stderr
 from redcal_spark.cli.results import aside
 from redcal_spark.cli.streams import Screen, printable
@@ -231,6 +232,15 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--older-than", type=age, metavar="AGE", help="prune those, as 30d, 8w, 12h")
     sub.add_argument("--dry-run", action="store_true", help="show what would be deleted")
     sub.add_argument("--compact", action="store_true", help="compact small files (OPTIMIZE)")
+    sub = command("init", init, "look at a table and write a configuration", config=False)
+    sub.add_argument("table", metavar="TABLE", help="a path (Delta, Parquet, CSV) or catalog name")
+    sub.add_argument(
+        "-o", "--output", default="conf.yaml", metavar="FILE", help="default: %(default)s"
+    )
+    sub.add_argument(
+        "--costs", metavar="FILE", help="a CSV file: a row an action, a column a class"
+    )
+    sub.add_argument("--engine", choices=("auto", "local", "spark"), help="what reads the table")
     sub = command("demo", demo, "write example data and reconcile it into ./out", config=False)
     sub.add_argument("--rows", type=_patients, default=ROWS, help=f"default: {ROWS:,}")
     sub.add_argument("--force", action="store_true", help="run even if nothing changed")
