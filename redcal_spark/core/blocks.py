@@ -69,6 +69,13 @@ class Block:
         return cls(f1, f2, y, fold)
 
 
+def mean_block(block: Block) -> Block:
+    """The rows as if both models were their mean, rounded to the grid (half to even)."""
+    twice = block.f1.astype(np.int64) + block.f2
+    f = ((twice >> 1) + (twice & (twice >> 1) & 1)).astype(np.int32)
+    return Block(f, f, block.y)
+
+
 def label_rows(y: Grid, n_classes: int) -> Floats:
     """Labels as vectors of grid values: class k is ONE in coordinate k."""
     if y.ndim == 2:

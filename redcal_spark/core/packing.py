@@ -91,6 +91,9 @@ def gathered_parts(gathered: ScanResult) -> tuple[dict[str, Any], dict[str, Arra
     for name, part in (("fit", gathered.fit), ("holdout", gathered.holdout)):
         data[name] = _counts(part.totals)
         arrays |= part.totals.to_arrays(f"{name}.")
+        if part.mean is not None:
+            data[f"{name}_mean"] = _counts(part.mean)
+            arrays |= part.mean.to_arrays(f"{name}_mean.")
     if gathered.fit.folds is not None:
         arrays |= gathered.fit.folds.to_arrays("folds.")
     return data, arrays
@@ -101,6 +104,9 @@ def gathered_of(data: Mapping[str, Any], arrays: Mapping[str, Array]) -> ScanRes
     fit, holdout = (
         SplitResult(_totals(given.pop(name), arrays, f"{name}.")) for name in ("fit", "holdout")
     )
+    for name, part in (("fit_mean", fit), ("holdout_mean", holdout)):
+        if name in given:
+            part.mean = _totals(given.pop(name), arrays, f"{name}.")
     if "folds.rows" in arrays:
         fit.folds = Folds.from_arrays(arrays, "folds.")
     problems = BadRows.from_json(given.pop("problems"))

@@ -31,7 +31,8 @@ FEW = 100  # rows to fit on
 class Problem:
     """What is asked of the rows, whoever computes it and wherever they are.
 
-    audit: rows are counted by pairs of actions, and none is kept.
+    audit: rows are counted by pairs of actions, and none is kept. mean: a scan measures what the
+    mean of both models would do, too.
     tune_rows: active fitting rows that `eta: auto` looks at, at most. tuned: how the parameters'
     eta and beta were chosen, where they were.
     """
@@ -43,6 +44,7 @@ class Problem:
     audit: bool = False
     tune_rows: int = TUNE_ROWS
     tuned: Tuned | None = None
+    mean: bool = False
 
     @property
     def n_classes(self) -> int | None:
@@ -68,6 +70,7 @@ class Problem:
             split,
             audit=self.audit,
             folds=self.parameters.tunes and not self.audit,
+            mean=self.mean,
         )
 
     def check(self, gathered: ScanResult, where: str) -> None:

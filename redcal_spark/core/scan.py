@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
-from redcal_spark.core.blocks import Block
+from redcal_spark.core.blocks import Block, mean_block
 from redcal_spark.core.columns import Layout
 from redcal_spark.core.fixed_point import Mask
 from redcal_spark.core.folds import Folds, fold_codes
@@ -27,11 +27,13 @@ class SplitResult:
     """One split of the rows: totals over all of them, and the active ones.
 
     folds: for `eta: auto`, how the fitting rows fall into folds.
+    mean: the totals if both models were their mean, where that was asked for.
     """
 
     totals: Totals
     scans: list[BlockScan] = field(default_factory=list)
     folds: Folds | None = None
+    mean: Totals | None = None
 
     @property
     def rows(self) -> int:
@@ -46,6 +48,8 @@ class SplitResult:
         self.scans += other.scans
         if other.folds is not None:
             self.folds = other.folds if self.folds is None else self.folds + other.folds
+        if other.mean is not None:
+            self.mean = other.mean if self.mean is None else self.mean + other.mean
 
 
 @dataclass
@@ -85,7 +89,8 @@ class Scanner:
     """Reads, validates and scans one batch at a time, on whatever machine.
 
     audit: rows are counted more closely, and none are kept.
-    folds: fitting rows are told apart by their fold.
+    folds: fitting rows are told apart by their fold. mean: what the mean of both models would do
+    is measured, too.
     """
 
     layout: Layout
@@ -94,6 +99,7 @@ class Scanner:
     split: Split | None = None
     audit: bool = False
     folds: bool = False
+    mean: bool = False
 
     @property
     def by_event(self) -> bool:
@@ -142,7 +148,8 @@ class Scanner:
             block = block.take(mask)
         if block.rows:
             scanned = self._scanned(block)
-            part.totals, part.scans, part.folds = scanned.totals, scanned.scans, scanned.folds
+            part.totals, part.scans = scanned.totals, scanned.scans
+            part.folds, part.mean = scanned.folds, scanned.mean
 
     def _scanned(self, block: Block) -> SplitResult:
         known = classify(block, self.rules)
@@ -152,7 +159,8 @@ class Scanner:
         folds = None
         if self.folds and block.fold is not None:  # holdout rows have none
             folds = Folds.of(block, known[0], kept, self.rules.losses)
-        return SplitResult(measure(block, self.rules, known, kept.counts), [kept], folds)
+        mean = measure(mean_block(block), self.rules) if self.mean else None
+        return SplitResult(measure(block, self.rules, known, kept.counts), [kept], folds, mean)
 
 
 def numbered(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from itertools import accumulate
+from typing import Any, Literal, get_args
 
 from redcal_spark.backends.backend import Scan
 from redcal_spark.config.schema import Config
@@ -51,6 +53,21 @@ class Compared:
     def name(self) -> str:
         return PROCEDURES[self.algorithm]
 
+    @property
+    def values(self) -> list[int]:
+        """How many numbers were fitted after each point: a patch has one for every class.
+
+        Reconcile's have one, and so have all for scores that are one column P(1).
+        """
+        sizes = [1 if self.pair.binary else len(patch.phi) for patch in self.pair.log]
+        fitted = [0, *accumulate(sizes)]
+        return [fitted[point.steps] for point in next(iter(self.histories.values()))]
+
+    @property
+    def steps(self) -> list[int]:
+        """How many patches were made after each point."""
+        return [point.steps for point in next(iter(self.histories.values()))]
+
     def metrics(self, split: str) -> list[Metrics]:
         """Of every point in turn."""
         losses, binary = self.pair.losses, self.pair.binary
@@ -68,17 +85,78 @@ class Compared:
             "patches": len(self.pair.log),
             "rounds": self.pair.log.rounds,
             "seconds": round(self.seconds, 3),
+            "fitted_values": self.values[-1],
             "history": {split: list(self._rows(split)) for split in self.histories},
         }
 
     def _rows(self, split: str) -> Iterator[dict[str, Any]]:
         for point in self.histories[split]:
             place = {"step": point.steps, "round": point.rounds}
-            for numbers in measurements(Metrics(point.totals, self.pair.losses)):
-                yield place | numbers | {"brier_sum": str(numbers["brier_sum"])}
+            for numbers in _plain(Metrics(point.totals, self.pair.losses)):
+                yield place | numbers
 
 
-def compare_job(job: Job, reconcile_alpha: float = RECONCILE_ALPHA) -> list[Compared]:
+Measure = Literal["patches", "fitted values"]
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """The four procedures, and per split the mean of both models: a baseline with no parameters.
+
+    The mean has no disagreement, for it is one model. It keeps neither of the two and certifies
+    nothing.
+    """
+
+    procedures: list[Compared]
+    mean: dict[str, Metrics]
+
+    @property
+    def splits(self) -> list[str]:
+        return list(self.procedures[0].histories)
+
+    def most(self, measure: Measure) -> int:
+        """What the thriftiest procedure spent that made patches at all; 0: none did."""
+        spent = [self._spent(one, measure)[-1] for one in self.procedures]
+        return min((each for each in spent if each), default=0)
+
+    def points(self, measure: Measure) -> list[int]:
+        """Per procedure, the number of the last point that was measured by then."""
+        most = self.most(measure)
+        return [bisect_right(self._spent(one, measure), most) - 1 for one in self.procedures]
+
+    def spent(self, measure: Measure) -> list[int]:
+        """Per procedure, what it had spent there."""
+        places = zip(self.procedures, self.points(measure), strict=True)
+        return [self._spent(one, measure)[place] for one, place in places]
+
+    @staticmethod
+    def _spent(one: Compared, measure: Measure) -> list[int]:
+        return one.steps if measure == "patches" else one.values
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data; `equal`: per measure, where the procedures are compared before their end."""
+        return {
+            "procedures": [one.to_json() for one in self.procedures],
+            "mean": {split: list(_plain(metrics)) for split, metrics in self.mean.items()},
+            "equal": {measure: self._equal(measure) for measure in get_args(Measure)},
+        }
+
+    def _equal(self, measure: Measure) -> dict[str, Any]:
+        spent = self.spent(measure)
+        told: dict[str, Any] = {"most": self.most(measure)}
+        for one, place, used in zip(self.procedures, self.points(measure), spent, strict=True):
+            told[one.algorithm] = {"step": one.steps[place], "spent": used} | {
+                split: list(_plain(one.metrics(split)[place])) for split in self.splits
+            }
+        return told
+
+
+def _plain(metrics: Metrics) -> Iterator[dict[str, Any]]:
+    for numbers in measurements(metrics):
+        yield numbers | {"brier_sum": str(numbers["brier_sum"])}
+
+
+def compare_job(job: Job, reconcile_alpha: float = RECONCILE_ALPHA) -> Comparison:
     """The four procedures on a configuration's input; no table is written."""
     check(job.config)
     job.check_input()
@@ -110,7 +188,7 @@ def compare(
     scan: Callable[[Problem], Scan],
     reconcile_alpha: float = RECONCILE_ALPHA,
     listener: Listener | None = None,
-) -> list[Compared]:
+) -> Comparison:
     """All four, in the paper's order, with the parameters of one; Reconcile has its own alpha.
 
     The first scan keeps all rows, for Decision Calibration. Where they are held in memory the
@@ -119,7 +197,7 @@ def compare(
     """
     listener = listener or Listener()
     compared: dict[str, Compared] = {}
-    everything = scan(_variant(given, "dc_then_redcal", reconcile_alpha))
+    everything = scan(replace(_variant(given, "dc_then_redcal", reconcile_alpha), mean=True))
     try:
         given = _chosen(given, everything, scan, listener)
         problems = {
@@ -135,7 +213,12 @@ def compare(
                 own.close()
     finally:
         everything.close()
-    return [compared[algorithm] for algorithm in PROCEDURES]
+    mean = {
+        split: Metrics(part.mean, given.losses, everything.layout.binary)
+        for split, part in everything.gathered.parts.items()
+        if part.mean is not None
+    }
+    return Comparison([compared[algorithm] for algorithm in PROCEDURES], mean)
 
 
 def _chosen(

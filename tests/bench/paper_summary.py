@@ -53,7 +53,7 @@ def at_steps(curve: Mapping[str, Sequence[float]], measure: str, steps: Sequence
 
 def common_steps(found: Found) -> list[int]:
     """Where curves of different lengths are compared: closer together at the start."""
-    last = max(one["patches"] for draw in found for one in draw.values())
+    last = max(draw[name]["patches"] for draw in found for name in PROCEDURES)
     spaced = np.geomspace(1, max(last, 1), POINTS).round().astype(int)
     return sorted({0, *spaced.tolist()})
 
@@ -146,7 +146,34 @@ class Claim:
         return ends(found, self.lower, split, self.measure) - other
 
 
-CLAIMS = (
+@dataclass(frozen=True)
+class EqualClaim(Claim):
+    """The same where both have spent as much as the one that spent less. by: steps or values."""
+
+    by: str = "steps"
+
+    def differences(self, found: Found, split: str = "holdout") -> Numbers:
+        assert self.than is not None
+        return np.array([self._difference(draw, split, self.than) for draw in found])
+
+    def _difference(self, draw: Mapping[str, Any], split: str, than: str) -> float:
+        curves = [draw[name]["curves"][split] for name in (self.lower, than)]
+        most = min(curve[self.by][-1] for curve in curves)
+        places = (int(np.searchsorted(curve[self.by], most, side="right")) - 1 for curve in curves)
+        one, two = (c[self.measure][p] for c, p in zip(curves, places, strict=True))
+        return float(one - two)
+
+
+class MeanClaim(Claim):
+    """That the mean of both models, which has no patches, is below a procedure's end."""
+
+    def differences(self, found: Found, split: str = "holdout") -> Numbers:
+        assert self.than is not None
+        means = np.array([draw["mean"][split][self.measure] for draw in found])
+        return means - ends(found, self.than, split, self.measure)
+
+
+CLAIMS: tuple[Claim, ...] = (
     Claim("ReDCal lowers the Brier score", "brier", "redcal", None),
     Claim("... by less than Reconcile does", "brier", "reconcile", "redcal"),
     Claim("DC, then ReDCal, ends with a lower Brier score than ReDCal", "brier", BOTH, "redcal"),
@@ -154,6 +181,10 @@ CLAIMS = (
     Claim("... than Reconcile", "brier", BOTH, "reconcile"),
     Claim("ReDCal lowers the loss", "gap", "redcal", None),
     Claim("... by more than Reconcile does", "gap", "redcal", "reconcile"),
+    EqualClaim("... at equal numbers of patches", "gap", "redcal", "reconcile"),
+    EqualClaim("... at equal numbers of fitted values", "gap", "redcal", "reconcile", "values"),
+    MeanClaim("The mean of both models has a lower loss than ReDCal", "gap", "mean", "redcal"),
+    MeanClaim("... than Reconcile", "gap", "mean", "reconcile"),
     Claim("Decision Calibration lowers the loss", "gap", DC, None),
     Claim("ReDCal after it lowers the loss further", "gap", BOTH, DC),
 )  # fmt: skip

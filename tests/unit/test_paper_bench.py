@@ -88,8 +88,8 @@ def test_the_ends_of_curves_are_the_oracles(data: Path, setting: Any) -> None:
     """ReDCal and Reconcile on one draw, by the plain loops."""
     experiment = replace(EXPERIMENTS["ham10000"].under(setting), max_steps=25)
     drawn = paper.draw(experiment, 1)
-    found = {one.algorithm: paper.told(one) for one in paper.compared(experiment, drawn)}
-    assert list(found) == list(PROCEDURES)
+    found = paper.everything_of(paper.compared(experiment, drawn))
+    assert list(found) == [*PROCEDURES, "mean"]
     for algorithm in ("redcal", "reconcile"):
         alpha = experiment.reconcile_alpha if algorithm == "reconcile" else experiment.alpha
         beta = experiment.beta if setting == "paper" else "auto"
@@ -113,6 +113,7 @@ def test_the_ends_of_curves_are_the_oracles(data: Path, setting: Any) -> None:
             gap = float((paid[0] + paid[1]) / 2 - paid[2])
             assert curve["gap"][-1] == pytest.approx(gap, rel=1e-12)
             assert curve["steps"][-1] == len(log)
+            assert curve["values"][-1] == sum(len(patch["phi"]) for patch in log)
 
 
 def test_the_command(
@@ -123,7 +124,7 @@ def test_the_command(
     told = capsys.readouterr().out
     results = tmp_path / "results" / "quick"
     summary = json.loads((results / "summary.json").read_text(encoding="utf-8"))
-    assert set(summary) == {
+    assert set(summary) == {"imagenet_10-raw"} | {
         f"{name}-{setting}" for name in ("ham10000", "imagenet_10") for setting in ("paper", "auto")
     }
     for key in summary:
@@ -148,7 +149,8 @@ def made_up(ends: list[dict[str, float]]) -> list[dict[str, Any]]:
     """Draws that begin at 1.0 and end, after one patch, where it is said; one loss, one Brier."""
 
     def curve(end: float) -> dict[str, list[float]]:
-        return {"steps": [0, 1], **{m: [1.0, end] for m in paper_summary.MEASURES}}
+        curves = {m: [1.0, end] for m in paper_summary.MEASURES}
+        return {"steps": [0, 1], "values": [0, 7], **curves}
 
     return [
         {
@@ -158,8 +160,39 @@ def made_up(ends: list[dict[str, float]]) -> list[dict[str, Any]]:
             }
             for algorithm in PROCEDURES
         }
+        | {"mean": {split: {"brier": 0.5, "gap": 0.5} for split in ("fit", "holdout")}}
         for draw in ends
     ]  # fmt: skip
+
+
+def test_claims_at_equal_cost() -> None:
+    """ReDCal: two rounds of 3 numbers each; Reconcile: five patches of one number."""
+    one = {"steps": [0, 1, 2], "values": [0, 3, 6], "gap": [1.0, 0.6, 0.4]}
+    two = {
+        "steps": [0, 1, 2, 3, 4, 5],
+        "values": [0, 1, 2, 3, 4, 5],
+        "gap": [1, 0.9, 0.8, 0.7, 0.6, 0.3],
+    }
+    draw: dict[str, Any] = {
+        "redcal": {"curves": {"holdout": one}},
+        "reconcile": {"curves": {"holdout": two}},
+    }
+    draw["mean"] = {"holdout": {"gap": 0.35}}
+    said = {claim.text: claim for claim in CLAIMS if claim.measure == "gap"}
+    patches = said["... at equal numbers of patches"].differences([draw])
+    assert patches.tolist() == pytest.approx([0.4 - 0.8])  # after two
+    values = said["... at equal numbers of fitted values"].differences([draw])
+    assert values.tolist() == pytest.approx([0.6 - 0.3])  # five at most: one round, five patches
+    mean = said["The mean of both models has a lower loss than ReDCal"].differences([draw])
+    assert mean.tolist() == pytest.approx([0.35 - 0.4])
+
+
+def test_scores_that_are_not_renormalised(data: Path) -> None:
+    whole, raw = (paper.draw(EXPERIMENTS["imagenet_10"].under(s), 3) for s in ("auto", "raw"))
+    assert (whole.y == raw.y).all() and (whole.costs == raw.costs).all()
+    sums = raw.f1.sum(axis=1)
+    assert (sums <= 1 + 1e-12).all() and (sums < 0.999).any()
+    np.testing.assert_allclose(raw.f1 / sums[:, None], whole.f1)
 
 
 def test_means_and_standard_errors() -> None:
@@ -217,7 +250,11 @@ def test_claims_are_paired_by_draw() -> None:
     )
     verdicts = [said for _, _, said in paper_summary.claims(found)]
     named = zip(CLAIMS, verdicts, strict=True)
-    said = {(claim.measure, claim.lower, claim.than): verdict for claim, verdict in named}
+    said = {
+        (claim.measure, claim.lower, claim.than): verdict
+        for claim, verdict in named
+        if type(claim) is paper_summary.Claim
+    }
     assert said["gap", "redcal", "reconcile"] == "held"
     assert said["brier", "reconcile", "redcal"] == "the opposite"
     assert said["gap", "redcal", None] == "held"
