@@ -7,12 +7,20 @@ from fractions import Fraction
 from functools import partial
 from itertools import islice
 from operator import methodcaller
-from typing import get_args
+
+from rich.table import Table
 
 from redcal_spark.cli.tables import Shown, columns_of
 from redcal_spark.core.metrics import Metrics
 from redcal_spark.core.number_text import cost_texts, share_text
-from redcal_spark.runs.compare import SPLITS, Comparison, Measure, mean_brier, mean_gap
+from redcal_spark.runs.compare import (
+    PROCEDURES,
+    SPLITS,
+    Comparison,
+    Measure,
+    mean_brier,
+    mean_gap,
+)
 
 MEAN = "Mean of both models"
 ABOUT_MEAN = (
@@ -63,30 +71,25 @@ def _ends(compared: Comparison, number: Number) -> list[list[float]]:
 
 def _equal(compared: Comparison) -> Iterator[Shown]:
     """At equal numbers of patches and of fitted values, on the rows that count most."""
-    split = compared.splits[-1]
-    for measure in get_args(Measure):
-        most = compared.most(measure)
+    for measure, most in compared.most.items():
         if most:
-            yield from _at(compared, measure, most, split)
+            yield ""
+            yield _at(compared, measure, compared.splits[-1])
 
 
-def _at(compared: Comparison, measure: Measure, most: int, split: str) -> Iterator[Shown]:
+def _at(compared: Comparison, measure: Measure, split: str) -> Table:
     losses = compared.procedures[0].pair.losses.losses
     heads = [measure, "Brier"]
     for loss in losses:
         heads += [f"{loss.name}:\nloss gap", "\ndisagree"]
-    table = columns_of([f"\nat {most:,} {measure} at most, {SPLITS[split]} rows"], heads)
-    at = [
-        one.metrics(split)[place]
-        for one, place in zip(compared.procedures, compared.points(measure), strict=True)
-    ]
+    title = f"\nat {compared.most[measure]:,} {measure} at most, {SPLITS[split]} rows"
+    table = columns_of([title], heads)
+    prefixes = compared.equal[measure]
+    at = [prefix.metrics[split] for prefix in prefixes]
     gaps = [cost_texts(float(mean_gap(m, place)) for m in at) for place in range(len(losses))]
-    for number, (one, spent) in enumerate(
-        zip(compared.procedures, compared.spent(measure), strict=True)
-    ):
-        cells = [f"{spent:,}", f"{float(mean_brier(at[number])):.4f}"]
+    for number, prefix in enumerate(prefixes):
+        cells = [f"{prefix.spent:,}", f"{float(mean_brier(at[number])):.4f}"]
         for place in range(len(losses)):
             cells += [gaps[place][number], share_text(at[number].disagreement(place))]
-        table.add_row(one.name, *cells)
-    yield ""
-    yield table
+        table.add_row(PROCEDURES[prefix.algorithm], *cells)
+    return table

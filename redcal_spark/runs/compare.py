@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import accumulate
 from typing import Any, Literal, get_args
@@ -14,6 +14,7 @@ from redcal_spark.backends.backend import Scan
 from redcal_spark.config.schema import Config
 from redcal_spark.core.history import Point
 from redcal_spark.core.metrics import Metrics
+from redcal_spark.core.patches import PatchLog
 from redcal_spark.core.problem import Problem
 from redcal_spark.errors import UsageError
 from redcal_spark.model.fit import fit_scanned
@@ -32,6 +33,9 @@ PROCEDURES = {
     "dc_then_redcal": "Decision Calibration, then ReDCal",
 }
 RECONCILE_ALPHA = 0.05
+Measure = Literal["patches", "fitted values"]  # of what a procedure spends
+MEASURES: tuple[Measure, ...] = get_args(Measure)
+RIVALS = ("reconcile", "redcal")
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,11 +43,13 @@ class Compared:
     """One procedure: what it found, in how many seconds of fitting, and how the rows fared.
 
     histories: per split, the totals before the first patch and after each that was measured.
+    scan: of the rows that it was fitted on.
     """
 
     pair: ReconciledPair
     seconds: float
     histories: dict[str, list[Point]]
+    scan: Scan = field(repr=False)
 
     @property
     def algorithm(self) -> str:
@@ -55,18 +61,17 @@ class Compared:
 
     @property
     def values(self) -> list[int]:
-        """How many numbers were fitted after each point: a patch has one for every class.
+        """How many numbers were fitted, before the first patch and after each.
 
-        Reconcile's have one, and so have all for scores that are one column P(1).
+        A patch has one for every class; Reconcile's have one, and so have all for scores that
+        are one column P(1).
         """
-        sizes = [1 if self.pair.binary else len(patch.phi) for patch in self.pair.log]
-        fitted = [0, *accumulate(sizes)]
-        return [fitted[point.steps] for point in next(iter(self.histories.values()))]
+        sizes = (1 if self.pair.binary else len(patch.phi) for patch in self.pair.log)
+        return [0, *accumulate(sizes)]
 
-    @property
-    def steps(self) -> list[int]:
-        """How many patches were made after each point."""
-        return [point.steps for point in next(iter(self.histories.values()))]
+    def spent(self, measure: Measure) -> list[int]:
+        """Before the first patch and after each."""
+        return list(range(len(self.pair.log) + 1)) if measure == "patches" else self.values
 
     def metrics(self, split: str) -> list[Metrics]:
         """Of every point in turn."""
@@ -96,7 +101,18 @@ class Compared:
                 yield place | numbers
 
 
-Measure = Literal["patches", "fitted values"]
+@dataclass(frozen=True, eq=False)
+class Prefix:
+    """A procedure after its first patches: how many, what they cost, and how the rows fared."""
+
+    algorithm: str
+    steps: int
+    spent: int
+    metrics: dict[str, Metrics]
+
+    def to_json(self) -> dict[str, Any]:
+        numbers = {split: list(_plain(metrics)) for split, metrics in self.metrics.items()}
+        return {"step": self.steps, "spent": self.spent} | numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,50 +121,29 @@ class Comparison:
 
     The mean has no disagreement, for it is one model. It keeps neither of the two and certifies
     nothing.
+    equal: per measure, each procedure when it had spent as much as the thriftier one of Reconcile
+    and ReDCal did in all. most: how much that is; 0: neither did anything.
     """
 
     procedures: list[Compared]
     mean: dict[str, Metrics]
+    most: dict[Measure, int]
+    equal: dict[Measure, list[Prefix]]
 
     @property
     def splits(self) -> list[str]:
         return list(self.procedures[0].histories)
 
-    def most(self, measure: Measure) -> int:
-        """What the thriftiest procedure spent that made patches at all; 0: none did."""
-        spent = [self._spent(one, measure)[-1] for one in self.procedures]
-        return min((each for each in spent if each), default=0)
-
-    def points(self, measure: Measure) -> list[int]:
-        """Per procedure, the number of the last point that was measured by then."""
-        most = self.most(measure)
-        return [bisect_right(self._spent(one, measure), most) - 1 for one in self.procedures]
-
-    def spent(self, measure: Measure) -> list[int]:
-        """Per procedure, what it had spent there."""
-        places = zip(self.procedures, self.points(measure), strict=True)
-        return [self._spent(one, measure)[place] for one, place in places]
-
-    @staticmethod
-    def _spent(one: Compared, measure: Measure) -> list[int]:
-        return one.steps if measure == "patches" else one.values
-
     def to_json(self) -> dict[str, Any]:
-        """Plain data; `equal`: per measure, where the procedures are compared before their end."""
         return {
             "procedures": [one.to_json() for one in self.procedures],
             "mean": {split: list(_plain(metrics)) for split, metrics in self.mean.items()},
-            "equal": {measure: self._equal(measure) for measure in get_args(Measure)},
+            "equal": {
+                measure: {"most": self.most[measure]}
+                | {prefix.algorithm: prefix.to_json() for prefix in prefixes}
+                for measure, prefixes in self.equal.items()
+            },
         }
-
-    def _equal(self, measure: Measure) -> dict[str, Any]:
-        spent = self.spent(measure)
-        told: dict[str, Any] = {"most": self.most(measure)}
-        for one, place, used in zip(self.procedures, self.points(measure), spent, strict=True):
-            told[one.algorithm] = {"step": one.steps[place], "spent": used} | {
-                split: list(_plain(one.metrics(split)[place])) for split in self.splits
-            }
-        return told
 
 
 def _plain(metrics: Metrics) -> Iterator[dict[str, Any]]:
@@ -197,28 +192,49 @@ def compare(
     """
     listener = listener or Listener()
     compared: dict[str, Compared] = {}
-    everything = scan(replace(_variant(given, "dc_then_redcal", reconcile_alpha), mean=True))
+    scans = [scan(replace(_variant(given, "dc_then_redcal", reconcile_alpha), mean=True))]
+    everything = scans[0]
     try:
         given = _chosen(given, everything, scan, listener)
-        problems = {
-            algorithm: _variant(given, algorithm, reconcile_alpha) for algorithm in PROCEDURES
-        }
-        for algorithm in ("decision_calibration", "dc_then_redcal"):
-            compared[algorithm] = _fitted(problems[algorithm], everything, listener)
-        for algorithm in ("redcal", "reconcile"):
-            own = everything.again(problems[algorithm]) or scan(problems[algorithm])
-            try:
-                compared[algorithm] = _fitted(problems[algorithm], own, listener)
-            finally:
-                own.close()
+        for algorithm in ("decision_calibration", "dc_then_redcal", "redcal", "reconcile"):
+            problem = _variant(given, algorithm, reconcile_alpha)
+            if not problem.parameters.calibrates_everywhere:
+                scans.append(everything.again(problem) or scan(problem))
+            compared[algorithm] = _fitted(problem, scans[-1], listener)
+        known = [compared[algorithm] for algorithm in PROCEDURES]
+        most = {measure: _most(known, measure) for measure in MEASURES}
+        with listener.during("at equal costs"):
+            equal = {
+                measure: [_prefix(one, measure, most[measure]) for one in known]
+                for measure in MEASURES
+            }
     finally:
-        everything.close()
+        for each in scans:
+            each.close()
     mean = {
         split: Metrics(part.mean, given.losses, everything.layout.binary)
         for split, part in everything.gathered.parts.items()
         if part.mean is not None
     }
-    return Comparison([compared[algorithm] for algorithm in PROCEDURES], mean)
+    return Comparison(known, mean, most, equal)
+
+
+def _most(compared: Sequence[Compared], measure: Measure) -> int:
+    """What the thriftier one of Reconcile and ReDCal spent, of those that did anything."""
+    spent = [one.spent(measure)[-1] for one in compared if one.algorithm in RIVALS]
+    return min((each for each in spent if each), default=0)
+
+
+def _prefix(one: Compared, measure: Measure, most: int) -> Prefix:
+    """A procedure as it was when it had spent so much: any prefix of a log is a model."""
+    spent = one.spent(measure)
+    steps = bisect_right(spent, most) - 1
+    cut = replace(one.pair, log=PatchLog(one.pair.log[:steps]))
+    metrics = {
+        split: Metrics(points[-1].totals, one.pair.losses, one.pair.binary)
+        for split, points in one.scan.histories(cut, None).items()
+    }
+    return Prefix(one.algorithm, steps, spent[steps], metrics)
 
 
 def _chosen(
@@ -253,7 +269,7 @@ def _fitted(problem: Problem, scan: Scan, listener: Listener) -> Compared:
         pair = fit_scanned(problem, scan)
         seconds = time.perf_counter() - start
     with listener.during(f"checking on holdout rows: {name}"):
-        return Compared(pair, seconds, scan.histories(pair, None))
+        return Compared(pair, seconds, scan.histories(pair, None), scan)
 
 
 def mean_brier(metrics: Metrics) -> Fraction:

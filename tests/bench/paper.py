@@ -213,7 +213,6 @@ def told(one: Compared) -> dict[str, Any]:
         found: list[Metrics] = one.metrics(split)
         curves[split] = {
             "steps": [point.steps for point in points],
-            "values": one.values,
             "brier": [float(mean_brier(m)) for m in found],
             "gap": [float(mean_gap(m, 0)) for m in found],
             "disagreement": [float(m.disagreement(0)) for m in found],
@@ -234,7 +233,18 @@ def everything_of(comparison: Comparison) -> dict[str, Any]:
         split: {"brier": float(mean_brier(metrics)), "gap": float(mean_gap(metrics, 0))}
         for split, metrics in comparison.mean.items()
     }
-    return {one.algorithm: told(one) for one in comparison.procedures} | {"mean": means}
+    equal = {
+        measure: {
+            prefix.algorithm: {
+                split: {"brier": float(mean_brier(m)), "gap": float(mean_gap(m, 0))}
+                for split, m in prefix.metrics.items()
+            }
+            for prefix in prefixes
+        }
+        for measure, prefixes in comparison.equal.items()
+    }
+    procedures = {one.algorithm: told(one) for one in comparison.procedures}
+    return procedures | {"mean": means, "equal": equal}
 
 
 def file_of(experiment: Experiment, to: Path, seed: int) -> Path:

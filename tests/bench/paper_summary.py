@@ -148,20 +148,16 @@ class Claim:
 
 @dataclass(frozen=True)
 class EqualClaim(Claim):
-    """The same where both have spent as much as the one that spent less. by: steps or values."""
+    """The same where both have spent as much as the thriftier one did. by: what they spend."""
 
-    by: str = "steps"
+    by: str = "patches"
 
     def differences(self, found: Found, split: str = "holdout") -> Numbers:
         assert self.than is not None
-        return np.array([self._difference(draw, split, self.than) for draw in found])
-
-    def _difference(self, draw: Mapping[str, Any], split: str, than: str) -> float:
-        curves = [draw[name]["curves"][split] for name in (self.lower, than)]
-        most = min(curve[self.by][-1] for curve in curves)
-        places = (int(np.searchsorted(curve[self.by], most, side="right")) - 1 for curve in curves)
-        one, two = (c[self.measure][p] for c, p in zip(curves, places, strict=True))
-        return float(one - two)
+        at = [draw["equal"][self.by] for draw in found]
+        return np.array(
+            [x[self.lower][split][self.measure] - x[self.than][split][self.measure] for x in at]
+        )
 
 
 class MeanClaim(Claim):
@@ -182,7 +178,7 @@ CLAIMS: tuple[Claim, ...] = (
     Claim("ReDCal lowers the loss", "gap", "redcal", None),
     Claim("... by more than Reconcile does", "gap", "redcal", "reconcile"),
     EqualClaim("... at equal numbers of patches", "gap", "redcal", "reconcile"),
-    EqualClaim("... at equal numbers of fitted values", "gap", "redcal", "reconcile", "values"),
+    EqualClaim("... of fitted values", "gap", "redcal", "reconcile", "fitted values"),
     MeanClaim("The mean of both models has a lower loss than ReDCal", "gap", "mean", "redcal"),
     MeanClaim("... than Reconcile", "gap", "mean", "reconcile"),
     Claim("Decision Calibration lowers the loss", "gap", DC, None),
