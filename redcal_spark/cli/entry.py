@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Callable, Sequence
 
 from redcal_spark import __version__
+from redcal_spark.certificate.monitor import ALERTS
 from redcal_spark.cli import commands
 from redcal_spark.cli.completion import SHELLS, completion
 from redcal_spark.cli.demo_command import demo
@@ -18,6 +19,7 @@ from redcal_spark.cli.fail_on import CONDITIONS, conditions
 from redcal_spark.cli.help import Formatter, ending, examples, overview
 from redcal_spark.cli.init_command import init
 from redcal_spark.cli.log_lines import FORMATS, Context, Parser, logging_to_stderr
+from redcal_spark.cli.monitor_command import alert_names, watch
 from redcal_spark.cli.results import aside
 from redcal_spark.cli.streams import Screen, printable
 from redcal_spark.cli.tune_command import tune
@@ -211,6 +213,19 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument(
         "--write", action="store_true", help="put the best into FILE, whose comments stay"
     )
+    sub = command("monitor", watch, "compare the last fit with rows that were labelled since")
+    sub.add_argument("--run", metavar="ID", help="a run's id, or latest; default: the last fit")
+    sub.add_argument(
+        "--table", metavar="TABLE", help="new labelled rows; default: those that the input gained"
+    )
+    sub.add_argument(
+        "--fail-on",
+        type=alert_names,
+        default=(),
+        metavar="LIST",
+        help=f"exit 1 on any of these, comma-separated: {', '.join(ALERTS)}",
+    )
+    sub.add_argument("--dry-run", action="store_true", help="write nothing to the metrics")
     sub = command("log", commands.log, "print the patch log of the last run of this configuration")
     sub.add_argument("--run", metavar="ID", help="a run's id, or latest")
     sub = command("explain", commands.explain, "show which patches changed a row, and why")

@@ -55,6 +55,10 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "redcal evaluate -c conf/my.yaml",
         "redcal evaluate -c conf/my.yaml --model model.json",
     ),
+    "monitor": (
+        "redcal monitor -c conf/my.yaml",
+        "redcal monitor -c conf/my.yaml --table data/scores --fail-on loss,mass",
+    ),
     "view": (
         "redcal view -c conf/touched.yaml",
         "redcal view -c conf/touched.yaml --name scores_whole",

@@ -34,6 +34,7 @@ PHASES = {
     "tune": "choosing eta",
     "fit": "reconciling",
     "holdout": "checking on holdout rows",
+    "monitor": "measuring new rows",
     "write": "writing the log",
     "apply": "applying",
 }

@@ -15,6 +15,7 @@ from redcal_spark.core.blocks import Block
 from redcal_spark.core.folds import Folds
 from redcal_spark.core.metrics import Totals
 from redcal_spark.core.paired import Moments, Paired
+from redcal_spark.core.patch_effects import PatchEffect
 from redcal_spark.core.reading import BadRows
 from redcal_spark.core.scan import ScanResult, SplitResult
 from redcal_spark.errors import RunError, ScratchError
@@ -124,6 +125,17 @@ def pack_changes(changes: Sequence[Totals]) -> bytes:
 def unpack_changes(packed: Any) -> list[Totals]:
     data, arrays = unpack(packed)
     return [_totals(plain, arrays, f"{i}.") for i, plain in enumerate(data["changes"])]
+
+
+def pack_effects(effects: Sequence[PatchEffect]) -> bytes:
+    """What the patches of a log do, in order."""
+    plain = [{"rows": each.rows, "losses": _texts(each.losses)} for each in effects]
+    return pack({"effects": plain}, {})
+
+
+def unpack_effects(packed: Any) -> list[PatchEffect]:
+    data, _ = unpack(packed)
+    return [PatchEffect(each["rows"], _moments(each["losses"])) for each in data["effects"]]
 
 
 def _counts(totals: Totals) -> dict[str, Any]:

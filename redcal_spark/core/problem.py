@@ -32,7 +32,7 @@ class Problem:
     """What is asked of the rows, whoever computes it and wherever they are.
 
     audit: rows are counted by pairs of actions, and none is kept. mean: a scan measures what the
-    mean of both models would do, too.
+    mean of both models would do, too. new_rows: nothing is to be fitted.
     tune_rows: active fitting rows that `eta: auto` looks at, at most. tuned: how the parameters'
     eta and beta were chosen, where they were.
     """
@@ -45,6 +45,7 @@ class Problem:
     tune_rows: int = TUNE_ROWS
     tuned: Tuned | None = None
     mean: bool = False
+    new_rows: bool = False
 
     @property
     def n_classes(self) -> int | None:
@@ -81,7 +82,7 @@ class Problem:
             skip = setting("on_bad_rows", "skip")
             advice = f"\n  ({skip} passes such rows through untouched)"
             gathered.problems.raise_if_any(where, advice)
-        if not gathered.fit.rows:
+        if not gathered.fit.rows and not self.new_rows:
             raise InputError(
                 f"{where} has no rows to fit on: of {gathered.rows:,} rows "
                 f"{gathered.unlabelled:,} have no label and {gathered.bad:,} cannot be used"

@@ -68,7 +68,18 @@ class HashSplit:
         return ~holdout, holdout
 
 
-Split = ColumnSplit | HashSplit
+@dataclass(frozen=True)
+class NewRows:
+    """All rows are held out: none of them was there to be fitted. column: any that is read."""
+
+    column: str
+
+    def masks(self, batch: pa.RecordBatch) -> tuple[Mask, Mask]:
+        everything = np.ones(batch.num_rows, np.bool_)
+        return ~everything, everything
+
+
+Split = ColumnSplit | HashSplit | NewRows
 
 
 def check_split(split: Split, schema: pa.Schema, where: str) -> None:

@@ -24,7 +24,7 @@ from redcal_spark.core.fixed_point import exact
 from redcal_spark.core.folds import check_id
 from redcal_spark.core.problem import Problem
 from redcal_spark.core.roles import UNKNOWN, Roles
-from redcal_spark.core.splits import check_split
+from redcal_spark.core.splits import Split, check_split
 from redcal_spark.errors import InputError, RunError, UsageError
 from redcal_spark.model.pair import ReconciledPair
 from redcal_spark.model.reconciler import Reconciler
@@ -185,10 +185,13 @@ class Job:
             self.listener.note(doubt)
         return scan
 
-    def scan_table(self, table: Table, problem: Problem) -> Scan:
-        """A scan of a table that has the columns which the problem names."""
+    def scan_table(self, table: Table, problem: Problem, split: Split | None = None) -> Scan:
+        """A scan of a table that has the columns which the problem names.
+
+        split: in place of the configuration's.
+        """
         with self.listener.during("scan", table.count()), _noted(self.listener):
-            return self.work.scan(table, problem, self.split, self.listener.advance)
+            return self.work.scan(table, problem, split or self.split, self.listener.advance)
 
     def check_unchanged(self, identity: Any) -> None:
         """The input must still be what it was when a run began."""

@@ -23,7 +23,7 @@ from redcal_spark.backends.retries import retried
 from redcal_spark.backends.store import Commit, Table, written_before
 from redcal_spark.backends.target import Target
 from redcal_spark.backends.threads import ordered
-from redcal_spark.backends.views import Made, SomeColumns, WithIds
+from redcal_spark.backends.views import Made, SomeColumns, WithIds, WithLabel
 from redcal_spark.config.schema import Config
 from redcal_spark.core.arrow import empty_batch
 from redcal_spark.core.columns import Layout, plan
@@ -32,6 +32,7 @@ from redcal_spark.core.folds import FOLDS, of_fold
 from redcal_spark.core.history import Holdout, Point, history
 from redcal_spark.core.kernel import BlockScan
 from redcal_spark.core.multiset import CompareTask
+from redcal_spark.core.patch_effects import PatchEffect, added_effects, patch_effects
 from redcal_spark.core.patches import Patch
 from redcal_spark.core.problem import Problem
 from redcal_spark.core.reading import BadRows
@@ -139,6 +140,9 @@ class LocalBackend:
     def only(self, table: Table, names: list[str]) -> Table:
         return SomeColumns(table, names)
 
+    def labelled(self, table: Table, label: str) -> Table:
+        return WithLabel(table, label)
+
     def with_ids(self, table: Table, other: Table, id: str, inside: bool) -> Table:
         return WithIds(table, other, id, inside)
 
@@ -234,6 +238,13 @@ class LocalScan:
 
         nothing = DecisionSums.none(rules.losses, self.layout.n_classes)
         return sum(self._spread(decided, self.gathered.fit.scans), nothing)
+
+    def patch_effects(self, pair: Fitted) -> list[PatchEffect]:
+        def effects(scan: BlockScan) -> list[PatchEffect]:
+            return patch_effects(scan.active, pair.rules, pair.log, scan.own_classified())
+
+        blocks = self._spread(effects, self.gathered.holdout.scans)
+        return added_effects(blocks, pair.log, pair.losses)
 
     def rows_at_hand(self) -> list[BlockScan] | None:
         return self.gathered.fit.scans

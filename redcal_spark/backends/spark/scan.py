@@ -15,6 +15,7 @@ from redcal_spark.backends.backend import Scan
 from redcal_spark.backends.inputs import columns_read
 from redcal_spark.backends.local.backend import LocalScan
 from redcal_spark.backends.spark.budget import budget_of
+from redcal_spark.backends.spark.cell_tasks import EffectsTask, FoldTask
 from redcal_spark.backends.spark.cells import DDL, KINDS
 from redcal_spark.backends.spark.engine import Room, SparkEngine
 from redcal_spark.backends.spark.lazy import blocks_at_driver, scans_of
@@ -22,7 +23,7 @@ from redcal_spark.backends.spark.scratch import Scratch, Statistics, merged
 from redcal_spark.backends.spark.ship import ship_package
 from redcal_spark.backends.spark.source import Source, frame_source
 from redcal_spark.backends.spark.stored_blocks import Stored
-from redcal_spark.backends.spark.tasks import FoldTask, HistoryTask, ScanTask
+from redcal_spark.backends.spark.tasks import HistoryTask, ScanTask
 from redcal_spark.backends.spark.written import Written
 from redcal_spark.core.columns import Layout
 from redcal_spark.core.fitted import Fitted
@@ -37,7 +38,9 @@ from redcal_spark.core.packing import (
     pack_changes,
     unpack,
     unpack_changes,
+    unpack_effects,
 )
+from redcal_spark.core.patch_effects import PatchEffect, added_effects
 from redcal_spark.core.patches import Patch
 from redcal_spark.core.problem import Problem
 from redcal_spark.core.scan import ScanResult, SplitResult
@@ -123,6 +126,14 @@ class SparkScan:
         room = Room(self.driver_budget // self.row_bytes, max(1, large), self.threads)
         totals = fit.totals if watched else None
         return SparkEngine(stored, fit.rows, room, grouped=self._grouped, totals=totals)
+
+    def patch_effects(self, pair: Fitted) -> list[PatchEffect]:
+        if self.written.told.bytes["holdout"] <= min(self.driver_budget, DRIVER_BUDGET):
+            return self._at_the_driver(("holdout",)).patch_effects(pair)
+        task = pair.rules, tuple(pair.log)
+        frame = self.written.passed(lambda cells: EffectsTask(*task, cells), ("holdout",))
+        blocks = (unpack_effects(data) for _, data in self.scratch.collected(frame))
+        return added_effects(blocks, pair.log, pair.losses)
 
     def rows_at_hand(self) -> list[BlockScan] | None:
         if not self.fits_the_driver:

@@ -38,9 +38,8 @@ from redcal_spark.backends.spark.cells import (
 from redcal_spark.core.additive import Array
 from redcal_spark.core.columns import Layout
 from redcal_spark.core.events import Disagreement
-from redcal_spark.core.folds import chosen
 from redcal_spark.core.history import Measured, added
-from redcal_spark.core.kernel import Rules, classify, event_counts
+from redcal_spark.core.kernel import Rules, event_counts
 from redcal_spark.core.metrics import Totals
 from redcal_spark.core.output_columns import OutputNames
 from redcal_spark.core.output_columns import added as added_columns
@@ -182,29 +181,6 @@ class KeepTask:
         if self.keep == "frozen":
             return rows.frozen if rows.frozen is not None else np.arange(0)
         return rows.active() if self.keep == "active" else rows.in_event(self.keep)
-
-
-@dataclass(frozen=True)
-class FoldTask:
-    """The rows of a fold, from a level on, as cells. grouped: by their events."""
-
-    rules: Rules
-    fold: int
-    level: int
-    grouped: bool
-    source: CellSource = FROM_ROWS
-    sink: SinkOf = AS_ROWS
-
-    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        sink = self.sink()
-        packer = Packer("fit", sink, self.rules.losses if self.grouped else None)
-        for _, packed in self.source(batches):
-            block = unpack_block(packed)
-            assert block.fold is not None
-            block = block.take(chosen(block.fold, self.fold, self.level))
-            yield from packer.add(block, classify(block, self.rules)[1])
-        yield from packer.close()
-        yield from sink.close()
 
 
 @dataclass(frozen=True)
