@@ -61,23 +61,25 @@ def hashes(problem: Problem, ids: Sequence[Any] | None) -> list[int]:
             text_hash(id.encode()) if isinstance(id, str) else mix((id % 2**64) ^ seed())
             for id in ids
         ]
-    f1, f2 = oracle.grid_scores(problem.f1), oracle.grid_scores(problem.f2)
+    models = [oracle.grid_scores(scores) for scores in problem.models]
     found = []
-    for one, two, y in zip(f1, f2, problem.y, strict=True):
+    for *scores, y in zip(*models, problem.y, strict=True):
         if isinstance(y, list):
             label = [oracle.quantise(p) for p in y]
             if problem.binary:
                 label[0] = ONE - label[1]
         else:
             label = [y]
-        numbers = [*one, *two, *label]
+        numbers = [q for each in scores for q in each] + label
         found.append(text_hash(struct.pack(f"<{len(numbers)}i", *numbers)))
     return found
 
 
 def take(problem: Problem, rows: Sequence[int]) -> Problem:
-    f1, f2, y = ([column[i] for i in rows] for column in (problem.f1, problem.f2, problem.y))
-    return replace(problem, f1=f1, f2=f2, y=y)
+    f1, f2, y, *more = (
+        [column[i] for i in rows] for column in (problem.f1, problem.f2, problem.y, *problem.more)
+    )
+    return replace(problem, f1=f1, f2=f2, y=y, more=more)
 
 
 def with_rule(problem: Problem, eta: float, rule: int | None) -> Problem:
@@ -93,10 +95,10 @@ def active(problem: Problem) -> set[int]:
     """Rows in some event; all, if a calibration everywhere comes first."""
     if problem.algorithm == "dc_then_redcal":
         return set(range(len(problem.f1)))
-    return {i for *_, rows in oracle.Run(problem).events() for i in rows}
+    return {i for *_, rows in oracle.Run(problem).all_events() for i in rows}
 
 
-def rescaled_loss(problem: Problem, f1: oracle.Grid, f2: oracle.Grid) -> Fraction:
+def rescaled_loss(problem: Problem, models: Sequence[oracle.Grid]) -> Fraction:
     """Summed over rows, losses and models; each loss rescaled to [0, 1]."""
     total = Fraction(0)
     labels = oracle.grid_labels(problem)
@@ -106,7 +108,7 @@ def rescaled_loss(problem: Problem, f1: oracle.Grid, f2: oracle.Grid) -> Fractio
         if low == high:
             continue
         quantised = oracle.quantise_loss(costs)
-        for f in (f1, f2):
+        for f in models:
             for row, y in zip(f, labels, strict=True):
                 action = oracle.argmin(oracle.action_scores(quantised, row))
                 for label, cost in zip(y, costs[action], strict=True):
@@ -138,13 +140,13 @@ def tune(
                 result = oracle.fit(own)
                 other = of_rows(own, given, folds[1 - fold])
                 after = oracle.replay(other, result.log)
-                loss += rescaled_loss(other, *after)
+                loss += rescaled_loss(other, after)
                 known_fit = (len(own.f1), result.beta, result.m, len(result.log), result.status)
                 fits.append((*known_fit, disputed(other, result.log)))
             candidates.append({"eta": eta, "rule": rule, "loss": loss, "fits": fits})
     best = min(candidates, key=lambda c: (c["loss"], -c["eta"], -(c["rule"] or 0)))
     some = take(given, sorted(folds[0] + folds[1]))
-    loss = rescaled_loss(some, oracle.grid_scores(some.f1), oracle.grid_scores(some.f2))
+    loss = rescaled_loss(some, oracle.replay(some, []))
     before = loss, disputed(some)
     used = [len(fold) for fold in folds]
     return Choice(best["eta"], best["rule"], candidates, k, used, before)
@@ -155,10 +157,10 @@ def disputed(problem: Problem, log: Sequence[oracle.Patch] = ()) -> int:
     run = oracle.Run(problem)
     for patch in log:
         run.replay(patch)
-    return len({i for *_, rows in run.events() for i in rows})
+    return len({i for *_, rows in run.all_events() for i in rows})
 
 
 def of_rows(fitted: Problem, given: Problem, rows: Sequence[int]) -> Problem:
     """A fold's parameters with the rows of another one."""
     some = take(given, rows)
-    return replace(fitted, f1=some.f1, f2=some.f2, y=some.y)
+    return replace(fitted, f1=some.f1, f2=some.f2, y=some.y, more=some.more)

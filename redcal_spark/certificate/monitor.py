@@ -12,6 +12,8 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, Literal
 
+import numpy as np
+
 from redcal_spark.certificate.case import Case
 from redcal_spark.certificate.holdout import HoldoutRows, statements
 from redcal_spark.certificate.intervals import Interval, Level
@@ -27,9 +29,13 @@ ChangeVerdict = Literal["fell", "rose", "undecided", "unchanged"]
 
 @dataclass(frozen=True)
 class Mass:
-    """The largest event of a loss after the patches, by its share of the new rows."""
+    """The largest event of a loss after the patches, by its share of the new rows.
+
+    models: which disagree; the first takes action a1, the other one a2.
+    """
 
     loss: str
+    models: tuple[int, int]
     a1: int
     a2: int
     rows: int
@@ -97,11 +103,11 @@ class Monitored:
         for loss, counts in zip(
             self.pair.losses.losses, self.points[-1].totals.events, strict=True
         ):
-            place = int(counts.argmax())
-            hits, k = int(counts.reshape(-1)[place]), loss.n_actions
+            pair, a1, a2 = (int(i) for i in np.unravel_index(counts.argmax(), counts.shape))
+            hits, models = int(counts[pair, a1, a2]), self.pair.rules.pairs[pair]
             interval = self.held.share(hits)
             share, said = Fraction(hits, self.rows), _mass(interval, eta)
-            found.append(Mass(loss.name, place // k, place % k, hits, share, interval, said))
+            found.append(Mass(loss.name, models, a1, a2, hits, share, interval, said))
         return found
 
     @cached_property
@@ -112,7 +118,7 @@ class Monitored:
         losses = self.pair.losses
         first, last = (Metrics(p.totals, losses) for p in (self.points[0], self.points[-1]))
         for place, loss in enumerate(losses.losses):
-            for model in (1, 2):
+            for model in range(1, self.pair.columns.n_models + 1):
                 fall = self.held.fall(place, model)
                 rise = None if fall is None else _turned(fall)
                 moved = any(patch.model == model for patch in self.pair.log)

@@ -8,7 +8,7 @@ from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from math import ceil
 
-from redcal_spark.certificate.case import MODELS, Case
+from redcal_spark.certificate.case import Case
 from redcal_spark.certificate.check import Check
 
 CANDIDATES = 8  # of `eta: auto`
@@ -34,7 +34,7 @@ def rows_needed(
     losses: int,
     actions: int,
     delta: Fraction,
-    models: int = len(MODELS),
+    models: int = 2,
     tuned: tuple[Fraction, int] | None = None,
 ) -> RowsNeeded:
     """The n of the paper's finite-sample theorem (thm: sample_reconcile), its Omega() filled in.
@@ -91,6 +91,7 @@ def enough_rows(case: Case, delta: Fraction) -> Iterator[Check]:
         losses=len(losses),
         actions=max(loss.n_actions for loss in losses.losses),
         delta=delta,
+        models=len(case.models),
         tuned=case.smallest_candidate,
     )
     rows = Fraction(case.pair.rows)

@@ -22,30 +22,31 @@ from redcal_spark.runs.compare import (
     mean_gap,
 )
 
-MEAN = "Mean of both models"
 ABOUT_MEAN = (
-    f"{MEAN}: a baseline without parameters. It is one model: nothing is left to disagree about.",
+    "The mean is a baseline without parameters: one model, with nothing left to disagree about.",
     "It keeps neither of yours and certifies nothing.",
 )
 Number = Callable[[Metrics], Fraction]
 
 
 def comparison_tables(compared: Comparison) -> list[Shown]:
-    """The work and the Brier score, then a table a loss; scores are means of both models."""
+    """The work and the Brier score, then a table a loss; scores are means of all models."""
     losses, splits = compared.procedures[0].pair.losses, compared.splits
+    both = "both" if compared.procedures[0].pair.columns.n_models == 2 else "all"
+    average = f"Mean of {both} models"
     first = compared.procedures[0]
     rows = ", ".join(f"{first.metrics(s)[0].rows:,} {SPLITS[s]} rows" for s in splits)
     heads = [f"Brier\n{SPLITS[split]}" for split in splits]
     work = ["patches", "fitted\nvalues", "seconds"]
-    table = columns_of([rows + "\n(means of both models)", "status"], [*work, *heads])
+    table = columns_of([rows + f"\n(means of {both} models)", "status"], [*work, *heads])
     before, mean, *after = _ends(compared, mean_brier)
     table.add_row("before", "", "", "", "", *(f"{x:.4f}" for x in before))
-    table.add_row(MEAN, "", "", "", "", *(f"{x:.4f}" for x in mean))
+    table.add_row(average, "", "", "", "", *(f"{x:.4f}" for x in mean))
     for one, numbers in zip(compared.procedures, after, strict=True):
         spent = (f"{len(one.pair.log):,}", f"{one.values[-1]:,}", f"{one.seconds:.2f}")
         table.add_row(one.name, one.pair.status, *spent, *(f"{x:.4f}" for x in numbers))
     shown: list[Shown] = [table]
-    names = ("before", MEAN, *(one.name for one in compared.procedures))
+    names = ("before", average, *(one.name for one in compared.procedures))
     for place, loss in enumerate(losses.losses):
         heads = [f"{what}\n{SPLITS[s]}" for what in ("loss gap", "disagree") for s in splits]
         table = columns_of([f"\n{loss.name}"], heads)
@@ -59,7 +60,7 @@ def comparison_tables(compared: Comparison) -> list[Shown]:
 
 
 def _ends(compared: Comparison, number: Number) -> list[list[float]]:
-    """Before (the same for all), the mean of both models, then after each procedure; per split."""
+    """Before (the same for all), the mean of all models, then after each procedure; per split."""
     splits, first = compared.splits, compared.procedures[0]
     start = [float(number(first.metrics(split)[0])) for split in splits]
     mean = [float(number(compared.mean[split])) for split in splits]

@@ -16,29 +16,28 @@ Codes = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Both models' scores on some rows and, where known, their labels.
+    """All models' scores on some rows and, where known, their labels.
 
-    f1, f2: int32, n x d. y: class indices (n), or vectors on the grid (n x d), or None.
+    f: per model, int32, n x d. y: class indices (n), or vectors on the grid (n x d), or None.
     fold: where `eta: auto` is asked for, what `core.folds` says of every fitting row (uint8).
     """
 
-    f1: Grid
-    f2: Grid
+    f: tuple[Grid, ...]
     y: Grid | None = None
     fold: Codes | None = None
 
     @property
     def rows(self) -> int:
-        return len(self.f1)
+        return len(self.f[0])
 
     @property
     def n_classes(self) -> int:
-        return int(self.f1.shape[1])
+        return int(self.f[0].shape[1])
 
     @property
     def nbytes(self) -> int:
         others = (each.nbytes for each in (self.y, self.fold) if each is not None)
-        return self.f1.nbytes + self.f2.nbytes + sum(others)
+        return sum(f.nbytes for f in self.f) + sum(others)
 
     def take(self, rows: npt.NDArray[Any] | slice) -> Block:
         """The chosen rows: by slice (a view), mask or indices."""
@@ -47,10 +46,10 @@ class Block:
         if isinstance(rows, slice):
             y = None if self.y is None else self.y[rows]
             fold = None if self.fold is None else self.fold[rows]
-            return Block(self.f1[rows], self.f2[rows], y, fold)
+            return Block(tuple(f[rows] for f in self.f), y, fold)
         y = None if self.y is None else self.y.take(rows, axis=0)
         fold = None if self.fold is None else self.fold.take(rows)
-        return Block(self.f1.take(rows, axis=0), self.f2.take(rows, axis=0), y, fold)
+        return Block(tuple(f.take(rows, axis=0) for f in self.f), y, fold)
 
     def pieces(self, rows: int) -> list[Block]:
         """Views of at most so many rows each, to be worked on by several threads."""
@@ -65,15 +64,17 @@ class Block:
             y = np.concatenate([b.y for b in blocks if b.y is not None])
         if blocks[0].fold is not None:
             fold = np.concatenate([b.fold for b in blocks if b.fold is not None])
-        f1, f2 = (np.concatenate([b.f1 for b in blocks]), np.concatenate([b.f2 for b in blocks]))
-        return cls(f1, f2, y, fold)
+        models = zip(*(b.f for b in blocks), strict=True)
+        return cls(tuple(np.concatenate(parts) for parts in models), y, fold)
 
 
 def mean_block(block: Block) -> Block:
-    """The rows as if both models were their mean, rounded to the grid (half to even)."""
-    twice = block.f1.astype(np.int64) + block.f2
-    f = ((twice >> 1) + (twice & (twice >> 1) & 1)).astype(np.int32)
-    return Block(f, f, block.y)
+    """The rows as if all models were their mean, rounded to the grid (half to even)."""
+    models = len(block.f)
+    total = np.sum(block.f, axis=0, dtype=np.int64)
+    mean, twice = total // models, 2 * (total % models)
+    mean += (twice > models) | ((twice == models) & (mean & 1 == 1))
+    return Block((mean.astype(np.int32),) * models, block.y)
 
 
 def label_rows(y: Grid, n_classes: int) -> Floats:

@@ -17,7 +17,7 @@ from redcal_spark.core.blocks import Block, Codes
 from redcal_spark.core.cells import Hashes
 from redcal_spark.core.columns import Layout
 from redcal_spark.core.fixed_point import Ints, Mask
-from redcal_spark.core.kernel import BlockScan
+from redcal_spark.core.kernel import BlockScan, Rules
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.responses import Actions
 from redcal_spark.core.splits import hash_bytes, hash_column
@@ -52,7 +52,7 @@ def check_id(schema: pa.Schema, id: str | None, where: str) -> None:
 def row_hashes(block: Block) -> Hashes:
     """The text hash over the little-endian int32 of scores and label: equal rows stay together."""
     assert block.y is not None
-    numbers = (block.f1, block.f2, block.y.reshape(block.rows, -1))
+    numbers = (*block.f, block.y.reshape(block.rows, -1))
     row = np.concatenate([np.ascontiguousarray(n, "<i4") for n in numbers], axis=1)
     return hash_bytes(row.view(np.uint8), SALT)
 
@@ -114,9 +114,9 @@ class Folds:
         """Of `rows` or `active`: those of a fold, from a level on."""
         return int(counts.reshape(-1, len(FOLDS))[level:, fold].sum())
 
-    def resting(self, fold: int, level: int, d: int, losses: LossFamily) -> DecisionSums:
+    def resting(self, fold: int, level: int, d: int, rules: Rules) -> DecisionSums:
         """Of the rows that are not active, of a fold, from a level on."""
-        total = DecisionSums.none(losses, d)
+        total = DecisionSums.none(rules, d)
         for code, labels in self.labels.items():
             if code & 1 == fold and code >= 2 * level:
                 total += DecisionSums(tuple(labels))
@@ -138,7 +138,7 @@ def of_fold(scan: BlockScan, fold: int, level: int) -> BlockScan:
     assert scan.active.fold is not None
     index = np.flatnonzero(chosen(scan.active.fold, fold, level))
     actions, events = scan.classified
-    known = [a.take(index, axis=1) for a in actions], events.take(index, axis=1)
+    known = [a.take(index, axis=1) for a in actions], events.take(index, axis=2)
     return BlockScan([], scan.active.take(index), known)
 
 

@@ -6,6 +6,7 @@ import json
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
+from itertools import count, takewhile
 from typing import Any
 
 import numpy as np
@@ -69,7 +70,8 @@ def unpack(packed: Any) -> tuple[dict[str, Any], dict[str, Array]]:
 
 def packed_parts(block: Block) -> list[Any]:
     """A block in pieces of bytes, to be written one after another."""
-    arrays = {"f1": block.f1, "f2": block.f2, "y": block.y, "fold": block.fold}
+    arrays: dict[str, Any] = {f"f{i}": f for i, f in enumerate(block.f, 1)}
+    arrays |= {"y": block.y, "fold": block.fold}
     return _parts({}, {name: array for name, array in arrays.items() if array is not None})
 
 
@@ -79,7 +81,9 @@ def pack_block(block: Block) -> bytes:
 
 def unpack_block(packed: Any) -> Block:
     _, arrays = unpack(packed)
-    return Block(arrays["f1"], arrays["f2"], arrays.get("y"), arrays.get("fold"))
+    models = takewhile(arrays.__contains__, (f"f{i}" for i in count(1)))
+    f = tuple(arrays[name] for name in models)
+    return Block(f, arrays.get("y"), arrays.get("fold"))
 
 
 def gathered_parts(gathered: ScanResult) -> tuple[dict[str, Any], dict[str, Array]]:

@@ -17,6 +17,7 @@ from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.metrics import Totals
 from redcal_spark.core.number_text import plural
 from redcal_spark.core.parameters import Parameters
+from redcal_spark.core.reading import MISSING
 from redcal_spark.core.scan import Scanner, ScanResult
 from redcal_spark.core.splits import Split
 from redcal_spark.core.tuned import Tuned
@@ -31,8 +32,9 @@ FEW = 100  # rows to fit on
 class Problem:
     """What is asked of the rows, whoever computes it and wherever they are.
 
-    audit: rows are counted by pairs of actions, and none is kept. mean: a scan measures what the
-    mean of both models would do, too. new_rows: nothing is to be fitted.
+    audit: rows are counted by pairs of actions, and none is kept. missing_model: what to do with
+    rows without a model's scores. mean: a scan measures what the mean of all models would do, too.
+    new_rows: nothing is to be fitted.
     tune_rows: active fitting rows that `eta: auto` looks at, at most. tuned: how the parameters'
     eta and beta were chosen, where they were.
     """
@@ -42,6 +44,7 @@ class Problem:
     columns: Columns
     on_bad_rows: Literal["error", "skip"] = "error"
     audit: bool = False
+    missing_model: Literal["error", "skip_row"] = "error"
     tune_rows: int = TUNE_ROWS
     tuned: Tuned | None = None
     mean: bool = False
@@ -55,7 +58,7 @@ class Problem:
         return None if self.columns.classes is None else len(self.columns.classes)
 
     def rules(self, binary: bool) -> Rules:
-        return rules_of(self.parameters, self.losses, binary)
+        return rules_of(self.parameters, self.losses, binary, self.columns.n_models)
 
     def fitting_rules(self, layout: Layout) -> Rules:
         """What fitting needs: for Reconcile no losses."""
@@ -65,7 +68,7 @@ class Problem:
     def scanner(self, layout: Layout, split: Split | None = None) -> Scanner:
         """What looks at every row once; Decision Calibration keeps them all."""
         return Scanner(
-            layout,
+            replace(layout, skip_missing=self.missing_model == "skip_row"),
             self.rules(layout.binary),
             self.parameters.calibrates_everywhere,
             split,
@@ -80,7 +83,10 @@ class Problem:
             raise InputError(f"{where} has no rows")
         if self.on_bad_rows == "error":
             skip = setting("on_bad_rows", "skip")
-            advice = f"\n  ({skip} passes such rows through untouched)"
+            advice = f"\n  ({skip} passes such rows through untouched"
+            if any(kind.startswith(MISSING) for _, kind in gathered.problems.kinds):
+                advice += f", {setting('missing_model', 'skip_row')} those without a model's scores"
+            advice += ")"
             gathered.problems.raise_if_any(where, advice)
         if not gathered.fit.rows and not self.new_rows:
             raise InputError(
@@ -120,13 +126,14 @@ class Problem:
         return replace(self, parameters=tuned.parameters(self.parameters), tuned=tuned)
 
 
-def rules_of(parameters: Parameters, losses: LossFamily, binary: bool) -> Rules:
+def rules_of(parameters: Parameters, losses: LossFamily, binary: bool, models: int) -> Rules:
     """Thresholds as integers. Reconcile's alpha is of probability: its events count any margin."""
     alpha = Fraction(0) if parameters.alpha is None else exact(parameters.alpha)
     if parameters.reconciles_scores:
         thresholds = tuple(loss.threshold(Fraction(0)) for loss in losses.losses)
-        return Rules(losses, thresholds, int(alpha * (1 << BITS) // 1), binary)
-    return Rules(losses, tuple(loss.threshold(alpha) for loss in losses.losses), None, binary)
+        return Rules(losses, thresholds, int(alpha * (1 << BITS) // 1), binary, models)
+    thresholds = tuple(loss.threshold(alpha) for loss in losses.losses)
+    return Rules(losses, thresholds, None, binary, models)
 
 
 def few_rows(parameters: Parameters, rows: int) -> str | None:

@@ -19,7 +19,7 @@ Histories = dict[str, list[Point]]
 
 
 def mean_loss(point: Point, losses: LossFamily) -> Fraction:
-    """The mean over losses and both models of the decision loss, each rescaled to [0, 1]."""
+    """The mean over losses and models of the decision loss, each rescaled to [0, 1]."""
     labels = point.totals.labels
     total = losses.rescaled_cost(labels)
     return total / (point.totals.rows * len(labels) * len(losses)) if len(losses) else total
@@ -96,9 +96,14 @@ def verdict(
         pair, kept["fit"], kept.get("holdout", ()), delta=delta, candidates=candidates
     )
     if not certificate.sound:
-        raise RunError("\n  ".join(["the run contradicts itself:", *failures(certificate)]))
+        raise RunError(
+            "\n  ".join(
+                ["the run contradicts itself:", *failures(certificate, pair.columns.model_names)]
+            )
+        )
     return replace(pair, certificate=certificate), kept
 
 
-def failures(certificate: Certificate) -> list[str]:
-    return [check.line() for check in certificate.violated]
+def failures(certificate: Certificate, models: Sequence[str] | None = None) -> list[str]:
+    """What is violated; models by their names, if they have any."""
+    return [check.line(models) for check in certificate.violated]

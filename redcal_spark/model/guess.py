@@ -139,7 +139,11 @@ def _pair(
         if pairs:
             one, two = pairs[0]
             others = [each.name for each in same if each not in (one, two)]
-            doubt = f"these look like scores, too: {', '.join(others)}" if others else None
+            doubt = (
+                f"these look like scores, too: {', '.join(others)} (input.models)"
+                if others
+                else None
+            )
             if form == "binary" and doubt is None:
                 doubt = "numbers from 0 to 1; they must be P(class 1) of two models"
             return one, two, doubt

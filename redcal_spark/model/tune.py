@@ -95,8 +95,10 @@ class _Halves:
 
     def _decided(self, fold: int, log: Sequence[Patch]) -> DecisionSums:
         """On all rows of a fold; those that are not active decide as ever."""
-        scan, losses = self.scans[fold], self.problem.losses
-        resting = self.folds.resting(fold, self.level, scan.layout.n_classes, losses)
+        scan = self.scans[fold]
+        layout = scan.layout
+        rules = self.problem.rules(layout.binary)
+        resting = self.folds.resting(fold, self.level, layout.n_classes, rules)
         return scan.decisions_after(self.problem, log) + resting
 
 

@@ -146,7 +146,7 @@ def _scaled(step: float) -> float:
 def _legend() -> Html:
     parts = []
     styles = [(PROCEDURES[algorithm], style) for algorithm, style in STYLES.items()]
-    for place, (title, style) in enumerate([*styles, ("mean of both models", MEAN)]):
+    for place, (title, style) in enumerate([*styles, ("mean of the models", MEAN)]):
         x, y = place % 2 * (LEFT + WIDE) // 2, place // 2 * 20
         line = tag("line", x1=x, x2=x + 30, y1=y, y2=y, stroke_width=1.5, **style)
         parts += [line, tag("text", title, x=x + 38, y=y, dy=".32em")]

@@ -43,7 +43,8 @@ class Tuning:
 
     def mean_loss(self, loss: Fraction) -> Fraction:
         """Of a row, a loss and a model, each loss rescaled to [0, 1]."""
-        return loss / (self.tuned.rows * len(self.problem.losses) * 2)
+        models = self.problem.columns.n_models
+        return loss / (self.tuned.rows * len(self.problem.losses) * models)
 
     @property
     def values(self) -> dict[str, str]:

@@ -93,7 +93,7 @@ def test_names_in_the_order_of_the_scores() -> None:
 
 def test_more_than_two_models_are_told() -> None:
     table = pa.table({n: simplex(3, i).tolist() for i, n in enumerate("abc")} | {"y": truth(3)})
-    assert guess(table, "t").doubts == {"model_1": "these look like scores, too: c"}
+    assert guess(table, "t").doubts == {"model_1": "these look like scores, too: c (input.models)"}
 
 
 def test_an_earlier_result_is_no_model() -> None:

@@ -19,7 +19,7 @@ from redcal_spark.core.parameters import Parameters
 from redcal_spark.core.tuned import Tuned
 from redcal_spark.errors import InputError, ModelFileError, UsageError
 from tests import oracle, tune_oracle
-from tests.helpers import arrays, log_of, quietly, reconciler, refused, seeds
+from tests.helpers import arrays, log_of, names_of, quietly, reconciler, refused, seeds
 from tests.oracle import Problem
 from tests.problems import random_problem
 
@@ -35,8 +35,8 @@ def vectors(problem: Problem) -> Problem:
 
 
 def table_of(problem: Problem, ids: Sequence[Any] | None) -> pa.Table:
-    f1, f2, y = arrays(problem)
-    columns = {"model_1": f1.tolist(), "model_2": f2.tolist(), "label": y.tolist()}
+    columns = dict(zip(names_of(problem), problem.models, strict=True))
+    columns["label"] = arrays(problem)[2].tolist()
     return pa.table(columns if ids is None else columns | {"id": list(ids)})
 
 
@@ -82,6 +82,7 @@ def test_the_oracle_chooses_the_same(seed: int) -> None:
         "max_d": 4,
         "max_steps": 40,
         "max_rounds": 6,
+        "models": 3 if seed % 6 == 4 else 2,
     }
     if kind["binary"]:
         kind["d"] = 2
@@ -100,7 +101,7 @@ def test_the_oracle_chooses_the_same(seed: int) -> None:
 
 def test_more_rows_and_finer_masses() -> None:
     """With 500 rows a fold the four etas are 10, 5, 3 and 1 rows."""
-    problem = random_problem(9, n=1_000, d=2, algorithm="redcal", max_steps=25, **ALPHA)
+    problem = random_problem(3, n=1_000, d=2, algorithm="redcal", max_steps=25, **ALPHA)
     choice = tune_oracle.tune(vectors(problem))
     assert choice is not None
     assert len({c["loss"] for c in choice.candidates}) >= 3

@@ -236,7 +236,7 @@ class LocalScan:
         def decided(scan: BlockScan) -> DecisionSums:
             return decision_sums(Rows(scan.active, rules, scan.own_classified()), log)
 
-        nothing = DecisionSums.none(rules.losses, self.layout.n_classes)
+        nothing = DecisionSums.none(rules, self.layout.n_classes)
         return sum(self._spread(decided, self.gathered.fit.scans), nothing)
 
     def patch_effects(self, pair: Fitted) -> list[PatchEffect]:

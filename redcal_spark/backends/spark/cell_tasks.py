@@ -40,7 +40,7 @@ class FoldTask:
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         sink = self.sink()
-        packer = Packer("fit", sink, self.rules.losses if self.grouped else None)
+        packer = Packer("fit", sink, self.rules if self.grouped else None)
         for _, packed in self.source(batches):
             block = unpack_block(packed)
             assert block.fold is not None
