@@ -69,17 +69,16 @@ class HashSplit:
 
 
 @dataclass(frozen=True)
-class NewRows:
-    """All rows are held out: none of them was there to be fitted. column: any that is read."""
+class HoldoutOnly:
+    """Every row is held out: nothing is fitted, a model is looked at. column: any that is read."""
 
     column: str
 
     def masks(self, batch: pa.RecordBatch) -> tuple[Mask, Mask]:
-        everything = np.ones(batch.num_rows, np.bool_)
-        return ~everything, everything
+        return np.zeros(batch.num_rows, np.bool_), np.ones(batch.num_rows, np.bool_)
 
 
-Split = ColumnSplit | HashSplit | NewRows
+Split = ColumnSplit | HashSplit | HoldoutOnly
 
 
 def check_split(split: Split, schema: pa.Schema, where: str) -> None:

@@ -14,10 +14,10 @@ from redcal_spark.backends.backend import Scan
 from redcal_spark.config.schema import Config
 from redcal_spark.core.history import Point
 from redcal_spark.core.metrics import Metrics
-from redcal_spark.core.patches import PatchLog
 from redcal_spark.core.problem import Problem
 from redcal_spark.errors import UsageError
 from redcal_spark.model.fit import fit_scanned
+from redcal_spark.model.named_log import NamedLog
 from redcal_spark.model.pair import ReconciledPair
 from redcal_spark.model.tune import chosen_line, tune
 from redcal_spark.runs.job import Job
@@ -229,7 +229,7 @@ def _prefix(one: Compared, measure: Measure, most: int) -> Prefix:
     """A procedure as it was when it had spent so much: any prefix of a log is a model."""
     spent = one.spent(measure)
     steps = bisect_right(spent, most) - 1
-    cut = replace(one.pair, log=PatchLog(one.pair.log[:steps]))
+    cut = replace(one.pair, log=NamedLog(one.pair.log[:steps]))
     metrics = {
         split: Metrics(points[-1].totals, one.pair.losses, one.pair.binary)
         for split, points in one.scan.histories(cut, None).items()

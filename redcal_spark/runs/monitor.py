@@ -14,7 +14,7 @@ from redcal_spark.backends.inputs import open_input
 from redcal_spark.backends.store import Commit, Table
 from redcal_spark.certificate.monitor import Monitored
 from redcal_spark.core.columns import Columns
-from redcal_spark.core.splits import NewRows
+from redcal_spark.core.splits import HoldoutOnly
 from redcal_spark.errors import InputError, RunError, UsageError
 from redcal_spark.model.pair import ReconciledPair
 from redcal_spark.runs.job import Job
@@ -97,7 +97,7 @@ def _measured(job: Job, pair: ReconciledPair) -> Monitored | None:
     """One scan of the new rows, all of them held out; one pass for history and effects."""
     job.check_input()
     problem = replace(job.problem, parameters=pair.parameters, new_rows=True)
-    split = NewRows(problem.columns.label)
+    split = HoldoutOnly(problem.columns.label)
     try:
         scan = job.scan_table(job.input, problem, split)
     except InputError as err:
