@@ -17,7 +17,7 @@ from redcal_spark.core.columns import Columns, ScoreColumns
 from redcal_spark.core.fixed_point import exact
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.parameters import Parameters
-from redcal_spark.core.problem import Problem
+from redcal_spark.core.problem import Problem, check_size
 from redcal_spark.core.scan import each_alone
 from redcal_spark.errors import FitWarning, UsageError, warn
 from redcal_spark.model.fit import fit_scanned
@@ -109,6 +109,7 @@ class Reconciler:
         names = family.classes if classes is None else tuple(map(str, classes))
         sources, model_names = _models(models, model_1, model_2)
         columns = Columns(sources, label, id, names, model_names)
+        check_size(family, columns.n_models)
         self._any_models = models is model_1 is model_2 is None
         if on_bad_rows not in ("error", "skip"):
             raise UsageError(f"on_bad_rows: must be 'error' or 'skip', got {on_bad_rows!r}")
@@ -179,6 +180,7 @@ class Reconciler:
     def _of_models(self, count: int) -> Reconciler:
         """Models that nobody named are as many as there are arrays of scores."""
         check_count(count)
+        check_size(self.losses, count)
         names = tuple(f"model_{i}" for i in range(1, count + 1))
         other = copy.copy(self)
         other.problem = replace(self.problem, columns=replace(self.columns, models=names))
