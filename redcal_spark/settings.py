@@ -39,6 +39,7 @@ KEYS = {
     "max_rounds": "reconcile.max_rounds",
     "max_steps": "reconcile.max_steps",
     "delta": "reconcile.delta",
+    "guard": "reconcile.guard",
     "suffix": "output.suffix",
     "normalise": "output.normalise",
     "tie": "output.tie",

@@ -60,7 +60,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     "runs": ("redcal runs -c conf/my.yaml", "redcal runs -c conf/my.yaml --json"),
     "export": (
         "redcal export -c conf/my.yaml",
-        "redcal export -c conf/my.yaml --run latest -o model.json",
+        "redcal export -c conf/my.yaml --format sql --dialect spark -o model.sql",
     ),
     "prune": (
         "redcal prune -c conf/my.yaml --keep 30 --dry-run",

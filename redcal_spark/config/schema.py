@@ -117,6 +117,16 @@ class Reconcile(Section):
                     yield (key,), f"is required for {algorithm}"
 
 
+class Mlflow(Section):
+    """Where `run` logs to MLflow; the server is MLFLOW_TRACKING_URI's, as MLflow has it."""
+
+    experiment: Text = Field(description="name of the experiment; it is made if need be")
+    registered_model: Text | None = Field(
+        default=None,
+        description="register the model by this name (three parts: Unity Catalog); null: do not",
+    )
+
+
 class Output(Section):
     """Where the results go."""
 
@@ -134,6 +144,9 @@ class Output(Section):
     report: Text | None = Field(
         default="auto",
         description="HTML file that `run` writes; auto: <table>_report.html for a path; null: none",
+    )
+    mlflow: Mlflow | None = Field(
+        default=None, description="log runs and register models in MLflow; null: do not"
     )
     checkpoint: Text | None = Field(
         default=None,

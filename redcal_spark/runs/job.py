@@ -106,6 +106,7 @@ class Job:
         output = tree["output"] | self.tables._asdict()
         del output["report"]  # the rows are the same, whoever reads of them
         del output["writer"]  # nor whoever writes them
+        del output["mlflow"]  # nor who is told
         # as before there were such keys
         known = {"normalise": False, "tie": "off", "columns": None, "rows": "all"}
         for key, usual in known.items():
