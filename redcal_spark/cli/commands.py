@@ -6,7 +6,6 @@ import argparse
 import json
 import os
 from dataclasses import asdict, replace
-from pathlib import Path
 
 from redcal_spark.cli.open_job import job_of, model_of, renamed
 from redcal_spark.cli.results import (
@@ -33,7 +32,7 @@ from redcal_spark.model.audit import audit_rows
 from redcal_spark.model.pair import ReconciledPair
 from redcal_spark.report.compare_chart import check_chart, write_chart
 from redcal_spark.report.data import Report
-from redcal_spark.report.write import path_on_demand, write_report
+from redcal_spark.report.write import place_on_demand, write_report
 from redcal_spark.runs import start
 from redcal_spark.runs.claim import is_dead
 from redcal_spark.runs.compare import compare_job
@@ -232,12 +231,12 @@ def report(options: argparse.Namespace) -> int:
     job = job_of(options)
     row = job.find(options.run)
     given = options.output
-    path = path_on_demand(job.config.output) if given is None else Path(given)
-    write_report(Report.of(job.store, job.tables, row), path)
+    place = place_on_demand(job.config, given)
+    write_report(Report.of(job.store, job.tables, row), place)
     if given is not None:  # the one beside the table is the newest run's, whichever that is
         record_export(job, row, given)
-    data = {"run_id": row.run_id, "report": str(path)}
-    return show(options, data, f"report of run {row.run_id} in {path}")
+    data = {"run_id": row.run_id, "report": place.name}
+    return show(options, data, f"report of run {row.run_id} in {place.name}")
 
 
 def view(options: argparse.Namespace) -> int:

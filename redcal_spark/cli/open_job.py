@@ -50,7 +50,7 @@ def _work(config: Config) -> Backend:
     level = logging.INFO if engine == "spark" else logging.DEBUG  # the usual goes without saying
     log_line.log(level, "engine %s: %s", engine, why)
     if engine == "local":
-        return LocalBackend(DeltaRsStore(), config.engine.threads)
+        return LocalBackend(DeltaRsStore(config.storage_options.given), config.engine.threads)
     try:
         from redcal_spark.backends.spark.backend import SparkBackend
         from redcal_spark.backends.spark.session import get_session
@@ -74,7 +74,7 @@ def choose_engine(config: Config) -> tuple[Literal["local", "spark"], str]:
     for name in (config.input.table, *config.output.tables):
         if is_catalog_name(name) and not Path(name).exists():
             return "spark", f"{name} is a catalog name"
-    return "local", "all tables are paths, and no Spark session is active"
+    return "local", "no table is a catalog name, and no Spark session is active"
 
 
 def _in_spark() -> bool:

@@ -22,6 +22,7 @@ from redcal_spark.config.folder import looked_for
 from redcal_spark.config.redaction import VARIABLE, Redaction
 from redcal_spark.config.schema import Config, LossFile
 from redcal_spark.config.section import KeyPath, Refusal, as_list, as_mapping, dotted
+from redcal_spark.config.storage import secret_texts
 from redcal_spark.config.values import WRONG
 from redcal_spark.config.yaml_reader import NUMBER, parse_yaml, read_text
 from redcal_spark.errors import UsageError
@@ -71,6 +72,8 @@ def config_from_tree(
     """
     draft = _Draft(Path(folder))
     filled: Any = draft.fill_in(tree, ())
+    if "storage_options" in filled or "://" in str(filled):
+        draft.secrets = secret_texts(as_mapping(filled.get("storage_options")))
     if "losses" in filled:
         filled["losses"] = draft.load_losses(filled["losses"])
         draft.check_headers(as_mapping(filled.get("input")).get("classes"))
@@ -106,6 +109,7 @@ class _Draft:
     written: dict[KeyPath, str] = field(default_factory=dict)  # texts that had variables in them
     values: dict[str, str] = field(default_factory=dict)  # of variables
     texts: dict[str, str] = field(default_factory=dict)  # as resolved -> as written
+    secrets: dict[str, str] = field(default_factory=dict)  # of an object store, and their names
     files: dict[KeyPath, str] = field(default_factory=dict)  # the loss file that a part came from
     headers: dict[KeyPath, list[str]] = field(default_factory=dict)  # its class names
 
@@ -126,7 +130,7 @@ class _Draft:
 
     @property
     def hidden(self) -> Redaction:
-        return Redaction(self.values, self.texts)
+        return Redaction(self.values, self.secrets | self.texts)
 
     def _variable(self, match: re.Match[str], path: KeyPath) -> str:
         if match[0] == "$${":

@@ -22,13 +22,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 
 from redcal_spark.backends.counters import Counters
-from redcal_spark.backends.names import ADDRESS, quoted
+from redcal_spark.backends.names import quoted
 from redcal_spark.backends.processes import start_of
 from redcal_spark.backends.spark.cells import DDL, KINDS, SeenTask, SinkOf
 from redcal_spark.backends.spark.errors import over_scratch
 from redcal_spark.backends.spark.ship import ship_package
 from redcal_spark.backends.spark.statistics import Kind, MergeTask
 from redcal_spark.backends.spark.written import Told, Written, WrittenFiles, WrittenRows
+from redcal_spark.config.tables import ADDRESS
 from redcal_spark.errors import UsageError
 from redcal_spark.settings import setting
 

@@ -23,6 +23,7 @@ from redcal_spark.backends.local.delta_read import DeltaRsTable
 from redcal_spark.backends.local.files import FileTable
 from redcal_spark.backends.local.folders import beside
 from redcal_spark.backends.local.store import DeltaRsStore
+from redcal_spark.backends.location import Location
 from redcal_spark.backends.names import Place, problem_of_target, quoted
 from redcal_spark.backends.spark.errors import message_of
 from redcal_spark.backends.spark.frames import arrow_schema
@@ -187,7 +188,7 @@ class SparkStore(SparkSmallTables):
 
     def check_target(self, name: str, key: str) -> str | None:
         place = Place(name)
-        return problem_of_target(name, key) if place.is_here else None
+        return problem_of_target(Location(name), key) if place.is_here else None
 
     def check_schema(self, schema: pa.Schema) -> list[str]:
         return unstorable(schema)
