@@ -1,4 +1,4 @@
-"""A real S3 server on loopback, for tests: versitygw, on a folder. `python -m tests.object_store` builds it."""
+"""A real S3 server on loopback: versitygw, on a folder. `python -m tests.object_store` builds it."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class ObjectStore:
         )
 
     def put(self, name: str, data: bytes) -> None:
-        with self.files.open_output_stream(f"{BUCKET}/{name}") as file:
+        with self.files.open_output_stream(f"{BUCKET}/{name}", compression=None) as file:
             file.write(data)
 
     def names(self, below: str = "") -> list[str]:

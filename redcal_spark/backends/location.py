@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.fs
 
 from redcal_spark.backends.object_stores import Options, file_system, for_delta
-from redcal_spark.config.tables import canonical, scheme_of
+from redcal_spark.config.addresses import canonical, scheme_of
 from redcal_spark.errors import RedcalError
 
 HIDDEN = ("_", ".")  # how names begin that Spark and others take for no data
@@ -162,12 +162,12 @@ class Location:
         return None
 
     def read_start(self, size: int) -> bytes:
-        with self.file_system.open_input_stream(self.path) as file:
+        with self.file_system.open_input_stream(self.path, compression=None) as file:
             return bytes(file.read(size))
 
     def write(self, data: bytes) -> None:
         """Write an object; readers see all of it or what was there before."""
-        with self.file_system.open_output_stream(self.path) as file:
+        with self.file_system.open_output_stream(self.path, compression=None) as file:
             file.write(data)
 
     def remove(self) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from redcal_spark.backends.local.errors import odd_signs
 from redcal_spark.backends.location import Location, told
-from redcal_spark.config.tables import ADDRESS, SCHEMES, scheme_of
+from redcal_spark.config.addresses import ADDRESS, SCHEMES, scheme_of
 
 MAX_NAME = 255  # bytes of a file's name
 

@@ -12,8 +12,7 @@ from functools import lru_cache
 
 import pyarrow.fs
 
-from redcal_spark.config.storage import OPTIONS, SECRETS
-from redcal_spark.config.tables import scheme_of
+from redcal_spark.config.addresses import OPTIONS, SECRETS, scheme_of
 from redcal_spark.errors import UsageError
 
 OF_SCHEME = {"s3": "AWS_", "gs": "GOOGLE_", "abfss": "AZURE_"}

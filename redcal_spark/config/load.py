@@ -18,6 +18,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from redcal_spark.config.addresses import one_scheme
 from redcal_spark.config.folder import looked_for
 from redcal_spark.config.redaction import VARIABLE, Redaction
 from redcal_spark.config.schema import Config, LossFile
@@ -121,9 +122,9 @@ class _Draft:
         if isinstance(value, list | tuple):
             return [self.fill_in(part, (*path, index)) for index, part in enumerate(value)]
         if not isinstance(value, str) or "${" not in value:
-            return value
+            return one_scheme(value) if isinstance(value, str) else value
         self.written[path] = value
-        resolved = VARIABLE.sub(lambda match: self._variable(match, path), value)
+        resolved = one_scheme(VARIABLE.sub(lambda match: self._variable(match, path), value))
         if any(match[1] for match in VARIABLE.finditer(value)):
             self.texts[resolved] = value
         return resolved
@@ -141,7 +142,7 @@ class _Draft:
         elif match[1] not in os.environ:
             self.problems.append((path, f"environment variable {match[1]} is not set"))
         else:
-            return self.values.setdefault(match[1], os.environ[match[1]])
+            return self.values.setdefault(match[1], one_scheme(os.environ[match[1]]))
         self.failed.add(path)
         return match[0]
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import Field
 
+from redcal_spark.config.addresses import SECRETS
 from redcal_spark.config.section import Refusal, Section
 from redcal_spark.config.values import Flag, Seconds, Text
 
@@ -61,14 +62,6 @@ class StorageOptions(Section):
         """What is set, in the words of the environment."""
         known = self.model_dump(exclude_none=True)
         return {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in known.items()}
-
-
-OPTIONS = tuple(StorageOptions.model_fields)
-SECRETS = frozenset(key for key in OPTIONS if key.startswith("AZURE_")) | {
-    "AWS_ACCESS_KEY_ID",
-    "AWS_SECRET_ACCESS_KEY",
-    "AWS_SESSION_TOKEN",
-}
 
 
 def secret_texts(given: Mapping[str, Any]) -> dict[str, str]:

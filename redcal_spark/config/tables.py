@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 from typing import NamedTuple
 
-# Addresses of object stores by what they are to delta-rs and pyarrow; Hadoop has a name of its own
-# for S3.
-SCHEMES = {"s3": "s3", "s3a": "s3", "gs": "gs", "abfss": "abfss"}
-ADDRESS = re.compile(r"[A-Za-z][\w+-]*:/")
+from redcal_spark.config.addresses import canonical, scheme_of
+
 SIDE_TABLES = ("patches", "history", "metrics", "runs")
 
 
@@ -21,18 +18,6 @@ class OutputTables(NamedTuple):
     history: str
     metrics: str
     runs: str
-
-
-def scheme_of(name: str) -> str | None:
-    """Which object store an address is of; None: it is none that this process knows."""
-    head, sign, _ = name.partition("://")
-    return SCHEMES.get(head.lower()) if sign else None
-
-
-def canonical(name: str) -> str:
-    """An address in the one way that tells tables apart; other names as they are."""
-    scheme = scheme_of(name)
-    return name if scheme is None else f"{scheme}://{name.partition('://')[2].rstrip('/')}"
 
 
 def place_of(table: object) -> str | None:

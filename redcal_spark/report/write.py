@@ -6,8 +6,9 @@ from pathlib import Path
 
 from redcal_spark.atomic_write import write_whole
 from redcal_spark.backends.location import Location, told
+from redcal_spark.config.addresses import ADDRESS, scheme_of
 from redcal_spark.config.schema import Config
-from redcal_spark.config.tables import ADDRESS, scheme_of, sibling
+from redcal_spark.config.tables import sibling
 from redcal_spark.errors import UsageError
 from redcal_spark.report.data import Report
 from redcal_spark.report.page import render

@@ -18,7 +18,7 @@ from redcal_spark.backends.store import Table
 from redcal_spark.backends.target import RUN_ID, target_of
 from redcal_spark.certificate.certify import DELTA
 from redcal_spark.config.schema import Config
-from redcal_spark.config.tables import canonical, sibling
+from redcal_spark.config.tables import sibling
 from redcal_spark.core.columns import Columns, Layout, plan
 from redcal_spark.core.fixed_point import exact
 from redcal_spark.core.problem import Problem
@@ -103,11 +103,7 @@ class Job:
     def digest(self) -> str:
         """Of the configuration, with variables resolved and defaults filled in."""
         tree = self.config.model_dump(mode="json", exclude={"storage_options"})
-        for part in (tree["input"], *tree["input"].values()):
-            if isinstance(part, dict) and "table" in part:
-                part["table"] = canonical(part["table"])
-        tables = {key: canonical(name) for key, name in self.tables._asdict().items()}
-        output = tree["output"] | tables
+        output = tree["output"] | self.tables._asdict()
         del output["report"]  # the rows are the same, whoever reads of them
         del output["writer"]  # nor whoever writes them
         # as before there were such keys

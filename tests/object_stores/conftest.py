@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
+from redcal_spark.backends.local.store import DeltaRsStore
 from redcal_spark.backends.object_stores import for_delta
 from tests.e2e.work import Work, scores
 from tests.object_store import ObjectStore
@@ -39,13 +40,18 @@ class Lake(Work):
 
     def put_parquet(self, table: pa.Table, name: str) -> None:
         data = io.BytesIO()
-        pq.write_table(table, data)
+        pq.write_table(table, data, compression="none", use_dictionary=False)
         self.store.put(f"{self.root}/{name}", data.getvalue())
 
     def put_csv(self, table: pa.Table, name: str) -> None:
         data = io.BytesIO()
         pyarrow.csv.write_csv(table, data)
         self.store.put(f"{self.root}/{name}", data.getvalue())
+
+    def rows(self, name: str) -> pa.Table:
+        """All rows of a Delta table, through pyarrow's file system."""
+        opened = DeltaRsStore(self.store.options).open(self.at(name))
+        return pa.Table.from_batches(opened.batches(), opened.schema)
 
     def names(self, below: str = "") -> list[str]:
         """The keys of objects, below the test's own folder."""

@@ -22,7 +22,7 @@ from redcal_spark.backends.delta_protocol import mapping_of, not_read
 from redcal_spark.backends.local.delta_columns import StoredColumns
 from redcal_spark.backends.local.errors import unreadable
 from redcal_spark.backends.location import Location
-from redcal_spark.config.tables import ADDRESS, scheme_of
+from redcal_spark.config.addresses import ADDRESS, scheme_of
 from redcal_spark.errors import InputError
 
 

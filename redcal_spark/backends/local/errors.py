@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from redcal_spark.backends.location import Location, told
-from redcal_spark.config.tables import canonical, scheme_of
+from redcal_spark.config.addresses import canonical, scheme_of
 from redcal_spark.errors import RedcalError
 
 # delta-rs makes addresses of paths: it reads %41 as A and \ as /, cuts at # and ?, and panics at

@@ -27,7 +27,7 @@ from redcal_spark.backends.local.parquet import (
 )
 from redcal_spark.backends.location import Location, told
 from redcal_spark.backends.threads import cores
-from redcal_spark.config.tables import canonical
+from redcal_spark.config.addresses import canonical
 from redcal_spark.core.arrow import BATCH
 from redcal_spark.core.parquet import batch_rows, put_together
 from redcal_spark.core.scan import BatchGroup, each_alone, numbered

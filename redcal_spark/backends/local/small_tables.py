@@ -22,6 +22,7 @@ from redcal_spark.backends.local.folders import make_folder, remove_empty
 from redcal_spark.backends.location import Location, told
 from redcal_spark.backends.object_stores import Options
 from redcal_spark.backends.store import ENTRY, RECENT, Commit, writer_of
+from redcal_spark.config.addresses import scheme_of
 from redcal_spark.errors import InputError, RunError
 
 
@@ -153,6 +154,10 @@ class LocalSmallTables:
     def last_writer(self, name: str) -> str | None:
         entries = self.history(name, RECENT)
         return None if entries is None else writer_of(entries)
+
+    def loses_commits(self, name: str) -> bool:
+        """Our own commits are conditional; those of a Spark that writes there, too, may not be."""
+        return scheme_of(name) == "s3"
 
 
 @contextmanager

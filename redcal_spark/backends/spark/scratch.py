@@ -29,7 +29,7 @@ from redcal_spark.backends.spark.errors import over_scratch
 from redcal_spark.backends.spark.ship import ship_package
 from redcal_spark.backends.spark.statistics import Kind, MergeTask
 from redcal_spark.backends.spark.written import Told, Written, WrittenFiles, WrittenRows
-from redcal_spark.config.tables import ADDRESS
+from redcal_spark.config.addresses import ADDRESS
 from redcal_spark.errors import UsageError
 from redcal_spark.settings import setting
 

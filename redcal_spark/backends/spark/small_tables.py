@@ -24,9 +24,13 @@ from redcal_spark.backends.names import Place, quoted
 from redcal_spark.backends.spark.errors import is_sparks
 from redcal_spark.backends.spark.merge import saying
 from redcal_spark.backends.spark.scratch import remove_folder
+from redcal_spark.backends.spark.session import on_databricks
 from redcal_spark.backends.spark.tables import again, explained, unwritten
 from redcal_spark.backends.store import ENTRY, RECENT, Commit, writer_of
+from redcal_spark.config.addresses import scheme_of
 from redcal_spark.errors import RunError
+
+SINGLE_DRIVER = "S3SingleDriverLogStore"
 
 
 class SparkSmallTables:
@@ -214,3 +218,14 @@ class SparkSmallTables:
         if not self.exists(name):
             return None
         return writer_of(self.history(name, RECENT))
+
+    def loses_commits(self, name: str) -> bool:
+        """Whether Delta's log store for this address commits without a condition.
+
+        So does the only one for S3 that needs no other service, in all releases that are known.
+        """
+        if scheme_of(name) != "s3" or on_databricks():  # its commits go through a service
+            return False
+        keys = [f"spark.delta.logStore.{part}" for part in ("s3a.impl", "s3.impl", "class")]
+        chosen = [self.spark.conf.get(key, None) for key in keys]
+        return all(each is None or SINGLE_DRIVER in each for each in chosen)
