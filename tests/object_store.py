@@ -1,4 +1,4 @@
-"""A real S3 server on loopback: versitygw, on a folder. `python -m tests.object_store` builds it."""
+"""A real S3 server on loopback: versitygw, on a folder; `-m tests.object_store` builds it."""
 
 from __future__ import annotations
 

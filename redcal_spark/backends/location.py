@@ -84,6 +84,10 @@ class Location:
         head, _, rest = self.name.partition("://")
         return Location(f"{head}://{rest.partition('/')[0]}", self.options)
 
+    @property
+    def above(self) -> Location:
+        return Location(self.name.rstrip("/").rpartition("/")[0], self.options)
+
     def below(self, name: str) -> Location:
         return Location(f"{self.name.rstrip('/')}/{name}", self.options)
 
@@ -97,7 +101,7 @@ class Location:
         """Whether a file is there, or a folder; in an object store, anything that begins so."""
         if not self.is_address:
             return os.path.exists(self.name)
-        return self._info(self.path).type != pa.fs.FileType.NotFound
+        return bool(self._info(self.path).type != pa.fs.FileType.NotFound)
 
     def is_dir(self) -> bool:
         if not self.is_address:
@@ -135,6 +139,12 @@ class Location:
         where = pa.fs.FileSelector(self.path, allow_not_found=True, recursive=recursive)
         infos = self.file_system.get_file_info(where)
         return [info for info in infos if info.type == pa.fs.FileType.File]
+
+    def folders(self) -> list[str]:
+        """The names of folders in a folder of an object store."""
+        where = pa.fs.FileSelector(self.path, allow_not_found=True)
+        infos = self.file_system.get_file_info(where)
+        return sorted(info.base_name for info in infos if info.type == pa.fs.FileType.Directory)
 
     # --- bytes ----------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from redcal_spark.backends.local.errors import odd_signs
 from redcal_spark.backends.location import Location, told
-from redcal_spark.config.addresses import ADDRESS, SCHEMES, scheme_of
+from redcal_spark.config.addresses import ADDRESS, SCHEMES, in_hadoop, scheme_of
 
 MAX_NAME = 255  # bytes of a file's name
 
@@ -59,7 +59,14 @@ class Place:
     @property
     def absolute(self) -> Place:
         """Spark resolves relative paths against the folder its server was started in."""
+        if self.is_path and not self.is_here:
+            return Place(in_hadoop(self.name))
         return Place(str(Path(self.name).absolute())) if self.is_here else self
+
+    @property
+    def is_address(self) -> bool:
+        """Whether it is in an object store that this process may reach, too."""
+        return scheme_of(self.name) is not None
 
 
 def is_catalog_name(name: str) -> bool:

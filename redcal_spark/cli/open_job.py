@@ -53,6 +53,7 @@ def _work(config: Config) -> Backend:
         return LocalBackend(DeltaRsStore(config.storage_options.given), config.engine.threads)
     try:
         from redcal_spark.backends.spark.backend import SparkBackend
+        from redcal_spark.backends.spark.hadoop import object_store_settings
         from redcal_spark.backends.spark.session import get_session
     except ModuleNotFoundError as err:
         raise UsageError(
@@ -60,9 +61,11 @@ def _work(config: Config) -> Backend:
             "(--engine local needs none)"
         ) from err
     given = config.engine
-    return SparkBackend(
-        get_session(), given.scratch, given.driver_budget, given.threads, given.read
-    )
+    options = config.storage_options.given
+    names = (config.input.table, *config.output.tables, given.scratch or "")
+    session = get_session(**object_store_settings(names, options))
+    work = given.scratch, given.driver_budget, given.threads, given.read
+    return SparkBackend(session, *work, options)
 
 
 def choose_engine(config: Config) -> tuple[Literal["local", "spark"], str]:

@@ -35,8 +35,8 @@ class Lake(Work):
     def options(self) -> dict[str, str]:
         return for_delta(self.at(""), self.store.options)
 
-    def put_delta(self, table: pa.Table, name: str = "scores", **options: str) -> None:
-        write_deltalake(self.at(name), table, storage_options=self.options(), **options)
+    def put_delta(self, table: pa.Table, name: str = "scores") -> None:
+        write_deltalake(self.at(name), table, storage_options=self.options())
 
     def put_parquet(self, table: pa.Table, name: str) -> None:
         data = io.BytesIO()

@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from redcal_spark.backends.local.store import DeltaRsStore
-from redcal_spark.backends.store import Commit
+from redcal_spark.backends.store import Commit, Mode
 from tests.e2e.work import configuration, scores, write
 from tests.object_stores.conftest import Lake
 
@@ -155,11 +155,8 @@ def test_a_new_table_that_another_made_meanwhile(lake: Lake) -> None:
     table = pa.table({"a": [1, 2]})
     other = pa.table({"a": [3]})
 
-    def look(name: str) -> Any:
-        lake.put_delta(other, name)
-        return False
-
-    for mode, expected in (("append", [1, 2, 3]), ("overwrite", [1, 2])):
+    modes: dict[Mode, list[int]] = {"append": [1, 2, 3], "overwrite": [1, 2]}
+    for mode, expected in modes.items():
         name, racing = f"t_{mode}", True
 
         def is_delta(place: Any, of: Any = None, name: str = name) -> bool:

@@ -68,8 +68,15 @@ class DeltaRsTable:
             return self._files.count_all()
 
     def files(self) -> list[str]:
-        """The paths of its files."""
-        return self._files.paths
+        """Where its files are, as others may open them."""
+        return [self.place.shown(path) for path in self._files.paths]
+
+    def lost_file(self) -> str | None:
+        """A file of it that is gone, if one is."""
+        for path in self._files.paths:
+            if not self.place.is_file(path):
+                return self.place.shown(path)
+        return None
 
     @property
     def sizes(self) -> list[int]:

@@ -14,6 +14,7 @@ from redcal_spark.backends.backend import AtEnd, Progress
 from redcal_spark.backends.counters import Counters
 from redcal_spark.backends.inputs import columns_read
 from redcal_spark.backends.names import quoted
+from redcal_spark.backends.object_stores import Options
 from redcal_spark.backends.spark.direct_read import NotDirect, direct_source
 from redcal_spark.backends.spark.direct_write import (
     check_direct,
@@ -72,8 +73,10 @@ class SparkBackend:
         driver_budget: DriverBudget = "auto",
         threads: int | None = None,
         read: Read = "auto",
+        options: Options | None = None,
     ):
-        self.store = SparkStore(spark)
+        self.store = SparkStore(spark, options)
+        self._options = options
         self.counters = Counters()
         self._spark = spark
         self._scratch = scratch
@@ -121,7 +124,7 @@ class SparkBackend:
         layout: Layout,
         split: Split | None,
     ) -> SparkScan:
-        scratch = Scratch(self._spark, self._scratch, self.counters)
+        scratch = Scratch(self._spark, self._scratch, self.counters, self._options)
         try:
             scan = SparkScan(rows, problem, layout, scratch, self._budget, self._threads, split)
             problem.check(scan.gathered, source.name)

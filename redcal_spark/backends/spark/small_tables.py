@@ -1,14 +1,17 @@
 """Tables of a few rows on Spark: looked up, merged into, compacted, dropped.
 
 Where Spark and this process see the same files, delta-rs does it: a MERGE of one row takes it some
-milliseconds, and Spark a second. Catalog names, object stores and tables that delta-rs does not
-know well enough are Spark's.
+milliseconds, and Spark a second. At S3 it must: Spark's commits there may undo those of others.
+Catalog names, other object stores and tables that delta-rs does not know well enough are Spark's.
 """
 
 from __future__ import annotations
 
+import logging
+import secrets
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,31 +23,46 @@ from pyspark.sql.functions import col, expr
 
 from redcal_spark.backends.local.folders import missing_folders, remove_empty
 from redcal_spark.backends.local.store import DeltaRsStore
+from redcal_spark.backends.location import told
 from redcal_spark.backends.names import Place, quoted
-from redcal_spark.backends.spark.errors import is_sparks
+from redcal_spark.backends.object_stores import Options
+from redcal_spark.backends.spark.errors import is_sparks, message_of
 from redcal_spark.backends.spark.merge import saying
 from redcal_spark.backends.spark.scratch import remove_folder
 from redcal_spark.backends.spark.session import on_databricks
-from redcal_spark.backends.spark.tables import again, explained, unwritten
+from redcal_spark.backends.spark.tables import again, explained, unread, unwritten
 from redcal_spark.backends.store import ENTRY, RECENT, Commit, writer_of
-from redcal_spark.config.addresses import scheme_of
+from redcal_spark.config.addresses import canonical, in_hadoop, scheme_of
 from redcal_spark.errors import RunError
 
+log = logging.getLogger(__name__)
+
 SINGLE_DRIVER = "S3SingleDriverLogStore"
+MISSING = ("DELTA_MISSING_DELTA_TABLE", "DELTA_TABLE_NOT_FOUND", "PATH_NOT_FOUND")
+OUT_OF_REACH = (
+    "Spark's Delta commits to S3 without a condition, so that two writers may undo each other; the "
+    "tables of runs are committed by this process, and it cannot reach them: give it credentials "
+    "(storage_options, or the environment), or use a log store that keeps writers apart "
+    "(spark.delta.logStore.s3a.impl)"
+)
 
 
 class SparkSmallTables:
     """What a store does with its ledger and with tables that runs write beside the rows."""
 
-    def __init__(self, spark: SparkSession):
+    def __init__(self, spark: SparkSession, options: Options | None = None):
         self.spark = spark
         self._made: dict[str, list[Path]] = {}  # folders made for tables, innermost first
-        self._local = DeltaRsStore()
-        self._shared: dict[Path, bool] = {}  # folders, and whether Spark sees what we put there
+        self._local = DeltaRsStore(options)
+        self._shared: dict[
+            Path | str, bool
+        ] = {}  # folders, and whether Spark sees what we put there
 
     def quick(self, name: str) -> DeltaRsStore | None:
         """Who can change this table without a Spark job, if there is someone."""
         place = Place(name)
+        if place.is_address and not self.loses_commits(name):
+            return None  # two ways to commit would not know of each other
         if not self._seen_by_spark(place) or self._local.check_target(name, "") is not None:
             return None
         return self._local
@@ -54,6 +72,8 @@ class SparkSmallTables:
 
         A server may be on another machine, or have another file system for such paths.
         """
+        if place.is_address:
+            return self._reached(place.name)
         if not place.is_here:
             return False
         folder = next(p for p in Path(place.absolute.name).parents if p.is_dir())
@@ -72,6 +92,28 @@ class SparkSmallTables:
             if not is_sparks(err):
                 raise
             return False
+
+    def _reached(self, name: str) -> bool:
+        """Whether this process and Spark see the same objects; tried once for a folder."""
+        above = canonical(name).rpartition("/")[0]
+        if above not in self._shared:
+            probe = self._local.at(f"{above}/.redcal_probe_{secrets.token_hex(6)}/file")
+            try:
+                probe.write(b"")
+                seen = self.spark.read.text(in_hadoop(probe.uri)).schema
+                self._shared[above] = bool(seen)
+            except OSError as err:
+                log.info("%s: this process cannot reach it: %s", above, told(err))
+                self._shared[above] = False
+            except Exception as err:
+                if not is_sparks(err):
+                    raise
+                log.info("%s: Spark cannot reach it: %s", above, message_of(err))
+                self._shared[above] = False
+            finally:
+                with suppress(OSError):
+                    probe.above.remove()
+        return self._shared[above]
 
     def history(self, name: str, limit: int | None = None) -> list[dict[str, Any]]:
         """Versions and what their commits say of themselves, newest first."""
@@ -160,6 +202,13 @@ class SparkSmallTables:
     def exists(self, name: str) -> bool:
         return self._exists(Place(name).absolute)
 
+    def has(self, path: str) -> bool:
+        """Whether this process sees anything at a path."""
+        try:
+            return self._local.at(path).exists()
+        except OSError:
+            return False
+
     def drop(self, name: str) -> None:
         place = Place(name).absolute
         if self._seen_by_spark(place):
@@ -167,6 +216,9 @@ class SparkSmallTables:
             return
         if not place.is_path:
             self.spark.sql(f"DROP TABLE IF EXISTS {place.sql}")
+            return
+        if place.is_address:
+            log.warning("%s stays: this process cannot reach it to remove it", name)
             return
         remove_folder(place.name)
         remove_empty(self._made.pop(name, []))
@@ -186,11 +238,14 @@ class SparkSmallTables:
                 raise unwritten(name, err) from err
 
     def _exists(self, place: Place) -> bool:
-        if place.is_here:  # a first write that died leaves a log without a commit
+        if place.is_here or (place.is_address and self._seen_by_spark(place)):
+            # a first write that died leaves a log without a commit
             return self._local.exists(place.name)
         try:
             self.spark.sql(f"DESCRIBE DETAIL {place.sql}").collect()
-        except PySparkException:
+        except PySparkException as err:
+            if place.is_address and not any(word in str(err) for word in MISSING):
+                raise unread(place.name, err) from err  # no answer is none
             return False
         return True
 
