@@ -7,7 +7,6 @@ import fcntl
 import os
 import shutil
 import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -129,6 +128,4 @@ def _wait_for(url: str, server: subprocess.Popen[bytes]) -> None:
 
 
 if __name__ == "__main__":
-    found = binary()
-    print(found)
-    sys.exit(isinstance(found, str) and "no go" not in found)
+    print(binary())
