@@ -22,6 +22,7 @@ VERSION = "v1.8.0"
 SOURCE = f"github.com/versity/versitygw/cmd/versitygw@{VERSION}"
 KEY, SECRET = "redcal-test-key", "redcal-test-Secret+/0123456789"
 BUCKET = "lake"
+RACED = "raced"  # another one, which Spark reaches through a proxy
 
 
 def cache() -> Path:
@@ -94,7 +95,8 @@ def running(program: Path, folder: Path) -> Iterator[ObjectStore]:
     """A server on a free port, stopped at the end."""
     port = free_port()
     url, objects = f"http://127.0.0.1:{port}", folder / "objects"
-    (objects / BUCKET).mkdir(parents=True)
+    for bucket in (BUCKET, RACED):
+        (objects / bucket).mkdir(parents=True)
     env = os.environ | {"ROOT_ACCESS_KEY": KEY, "ROOT_SECRET_KEY": SECRET}
     with open(folder / "server.log", "wb") as log:
         server = subprocess.Popen(
