@@ -113,15 +113,15 @@ def _azure_path(name: str, rest: str) -> tuple[str, str]:
 
 @lru_cache(maxsize=16)
 def _azure(account: str, given: Given) -> pyarrow.fs.AzureFileSystem:
-    options = dict(given)
-    return pyarrow.fs.AzureFileSystem(
-        account,
-        options.get("AZURE_STORAGE_ACCOUNT_KEY"),
-        sas_token=options.get("AZURE_STORAGE_SAS_TOKEN"),
-        tenant_id=options.get("AZURE_STORAGE_TENANT_ID"),
-        client_id=options.get("AZURE_STORAGE_CLIENT_ID"),
-        client_secret=options.get("AZURE_STORAGE_CLIENT_SECRET"),
-    )
+    names = {
+        "AZURE_STORAGE_ACCOUNT_KEY": "account_key",
+        "AZURE_STORAGE_SAS_TOKEN": "sas_token",
+        "AZURE_STORAGE_TENANT_ID": "tenant_id",
+        "AZURE_STORAGE_CLIENT_ID": "client_id",
+        "AZURE_STORAGE_CLIENT_SECRET": "client_secret",
+    }
+    options = {names[key]: value for key, value in given if key in names}
+    return pyarrow.fs.AzureFileSystem(account_name=account, **options)
 
 
 def _is_true(text: str | None) -> bool:
