@@ -144,6 +144,7 @@ def test_a_sick_server(lake: Lake, expected: list[Any], seed: int) -> None:
     assert sound(lake) == expected
 
 
+@pytest.mark.slow
 def test_a_server_that_is_gone(lake: Lake) -> None:
     lake.tree["storage_options"] |= {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "TIMEOUT": 1}
     told = lake.redcal("run")
@@ -151,10 +152,11 @@ def test_a_server_that_is_gone(lake: Lake) -> None:
     assert "unexpected" not in told.err and "Traceback" not in told.err
 
 
+@pytest.mark.slow
 def test_processes_end_in_peace(lake: Lake) -> None:
     """A thread of pyarrow's must not be at work when the interpreter shuts down."""
     save(lake)
     lake.put_delta(scores(), "more")
-    for _ in range(4):
+    for _ in range(20):
         code, _, err = forked.call(main, ("audit", "-c", "config.yaml")).ended()
         assert code == 0, err

@@ -51,6 +51,7 @@ def test_a_run_and_its_tables(lake: Lake) -> None:
     assert not [name for name in lake.folder.iterdir() if ":" in name.name]  # no folder s3:
 
 
+@pytest.mark.slow
 def test_all_commands(lake: Lake) -> None:
     lake.ran()
     for command in (
@@ -85,7 +86,10 @@ def test_one_table_under_both_names(lake: Lake) -> None:
     assert told.code == 2 and "is the same table as input.table" in told.err
 
 
-@pytest.mark.parametrize("kind", ["parquet", "folder", "csv", "packed"])
+@pytest.mark.parametrize(
+    "kind",
+    ["folder", "csv", *(pytest.param(k, marks=pytest.mark.slow) for k in ("parquet", "packed"))],
+)
 def test_files(lake: Lake, kind: str) -> None:
     table = scores()
     if kind in ("csv", "packed"):  # one column a class
@@ -134,7 +138,7 @@ def test_a_changed_object_is_noticed(lake: Lake) -> None:
     assert before[2].startswith("etag:")
 
 
-@pytest.mark.parametrize("mode", ["append", "merge"])
+@pytest.mark.parametrize("mode", ["append", pytest.param("merge", marks=pytest.mark.slow)])
 def test_rows_into_a_table_that_is_there(lake: Lake, mode: str) -> None:
     lake.tree["output"]["mode"] = mode
     lake.tree["input"]["id"] = "case"

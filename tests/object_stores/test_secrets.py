@@ -12,7 +12,10 @@ from tests.object_stores.conftest import Lake
 TOKEN = "redcal-test-token-0123456789"
 
 
-@pytest.mark.parametrize("source", ["environment", "variables", "literal"])
+@pytest.mark.parametrize(
+    "source",
+    ["variables", *(pytest.param(s, marks=pytest.mark.slow) for s in ("environment", "literal"))],
+)
 def test_credentials_are_not_recorded(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, source: str
 ) -> None:
