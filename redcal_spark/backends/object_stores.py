@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from datetime import timedelta
 from functools import lru_cache
 
 import pyarrow.fs
@@ -67,7 +68,8 @@ def file_system(name: str, given: Options) -> tuple[pyarrow.fs.FileSystem, str]:
     if scheme == "s3":
         return _s3(tuple(sorted(options.items())), _bucket_of(rest, options)), rest
     if scheme == "gs":
-        return pyarrow.fs.GcsFileSystem(), rest
+        # by default it would ask for a quarter of an hour
+        return pyarrow.fs.GcsFileSystem(retry_time_limit=timedelta(seconds=2 * SECONDS)), rest
     account, path = _azure_path(name, rest)
     return _azure(account, tuple(sorted(options.items()))), path
 

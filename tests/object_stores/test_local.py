@@ -9,10 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import yaml
 from deltalake import DeltaTable
 
 from redcal_spark.backends.local.store import DeltaRsStore
 from redcal_spark.backends.store import Commit, Mode
+from redcal_spark.demo import CONFIG, SCHEMA, patients
 from tests.e2e.work import configuration, scores, write
 from tests.object_stores.conftest import Lake
 
@@ -175,6 +177,23 @@ def test_a_new_table_that_another_made_meanwhile(lake: Lake) -> None:
             patch.setattr("redcal_spark.backends.local.store.is_delta", is_delta)
             assert store.write(lake.at(name), table.schema, table.to_batches(), mode, commit) == 1
         assert sorted(lake.rows(name)["a"].to_pylist()) == expected
+
+
+@pytest.mark.slow
+def test_the_demo(lake: Lake) -> None:
+    """Its patients and its configuration, as on disk."""
+    store = DeltaRsStore(lake.store.options)
+    store.write(lake.at("demo"), SCHEMA, patients(20_000), "overwrite", Commit("demo", "f"))
+    lake.tree = yaml.safe_load(CONFIG)
+    lake.tree["input"]["table"] = lake.at("demo")
+    lake.tree["output"]["table"] = lake.at("demo_out")
+    lake.tree["storage_options"] = dict(lake.store.options)
+    lake.ran("run", "--engine", "local")
+    there = patches(lake)
+    store.write("demo", SCHEMA, patients(20_000), "overwrite", Commit("demo", "f"))
+    lake.tree["input"]["table"], lake.tree["output"]["table"] = "demo", "demo_out"
+    lake.ran("run", "--engine", "local")
+    assert there == patches(lake) and len(there) > 1
 
 
 def test_drop(lake: Lake) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -16,10 +17,10 @@ from deltalake import write_deltalake
 
 from redcal_spark.backends.local.store import DeltaRsStore
 from redcal_spark.backends.object_stores import for_delta
-from redcal_spark.backends.spark.small_tables import SparkSmallTables
 from redcal_spark.backends.spark.store import SparkStore
 from redcal_spark.cli import main
 from tests import forked
+from tests.e2e import killed
 from tests.e2e.work import configuration, scores, write
 from tests.object_store import RACED, ObjectStore
 from tests.object_stores.conftest import Lake
@@ -167,6 +168,24 @@ def test_a_store_that_only_spark_reaches(lake: Lake) -> None:
     assert "of someone else" not in told.err
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "moment", ["inside a calibration", "write of the rows", "before the ledger's last write"]
+)
+def test_killed_and_run_again(lake: Lake, moment: str) -> None:
+    """A process with a session of its own, which finds jars and server by the configuration."""
+    lake.tree["engine"]["lease"] = 5
+    Path("config.yaml").write_text(yaml.safe_dump(lake.tree, sort_keys=False), "utf-8")
+    process = forked.call(killed.run, moment, "run", "-c", "config.yaml", "--engine", "spark")
+    code, _, err = process.ended()
+    assert code == -signal.SIGKILL, err
+    assert lake.redcal("run", "--json").code == 0
+    assert lake.names("scratch/") == []
+    assert lake.redcal("evaluate", "--engine", "local").code == 0
+    assert log_of(lake) == on_disk(lake)
+    assert lake.rows("out/rows_turns").num_rows == 0
+
+
 # --- two writers ----------------------------------------------------------------------------------
 
 
@@ -236,9 +255,3 @@ def until(true: Any, seconds: float = 60) -> None:
     while not true():
         assert time.monotonic() < end
         time.sleep(0.05)
-
-
-def test_the_claim_is_what_keeps_them_apart() -> None:
-    """Both stores say so of S3 alone; a Spark elsewhere is asked for its log store."""
-    assert DeltaRsStore().loses_commits("s3a://lake/t") and not DeltaRsStore().loses_commits("t")
-    assert SparkSmallTables.loses_commits is not None
