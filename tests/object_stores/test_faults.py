@@ -99,6 +99,28 @@ def test_two_at_once(lake: Lake, expected: list[Any]) -> None:
     assert len(wrote) == 2 and len({entry["userMetadata"] for entry in wrote}) == 2
 
 
+def append(options: dict[str, str], name: str, process: int, times: int) -> int:
+    """A process that appends a row a time."""
+    store = DeltaRsStore(options)
+    for time in range(times):
+        row = pa.table({"process": [process], "time": [time]})
+        commit = Commit(f"{process}-{time}", "f")
+        store.write(name, row.schema, row.to_batches(), "append", commit)
+    return 0
+
+
+@pytest.mark.slow
+def test_racing_commits(lake: Lake) -> None:
+    """None is lost, from the first one on, which makes the table."""
+    given = dict(lake.store.options), lake.at("raced")
+    racing = [forked.call(append, *given, process, 30) for process in range(4)]
+    assert [each.ended()[0] for each in racing] == [0] * 4
+    rows = lake.rows("raced").to_pylist()
+    assert len(rows) == len({(row["process"], row["time"]) for row in rows}) == 120
+    entries = DeltaRsStore(lake.store.options).history(lake.at("raced")) or []
+    assert [entry["version"] for entry in entries] == list(reversed(range(120)))
+
+
 @pytest.mark.parametrize(
     "fault", ["lost", *(pytest.param(f, marks=pytest.mark.slow) for f in SICK if f != "lost")]
 )
