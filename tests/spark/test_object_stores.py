@@ -76,13 +76,15 @@ def on_disk(lake: Lake) -> list[Any]:
     return log
 
 
-def test_a_run(lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("budget", ["auto", pytest.param(0, marks=pytest.mark.slow)])
+def test_a_run(lake: Lake, budget: Any) -> None:
     """As on the local engine, which reads all of it; scratch is gone, that of dead runs, too."""
-    lake.tree["engine"]["driver_budget"] = 0
+    lake.tree["engine"]["driver_budget"] = budget
     lake.store.put(f"{lake.root}/scratch/{DEAD}/0/part-0", b"x")
-    with caplog.at_level("INFO"):
-        first = lake.ran()
-    assert "tasks read its files themselves" in caplog.text
+    told = lake.redcal("run", "--json", "--verbose", "--log-format", "json")
+    assert told.code == 0, told.err
+    first = told.json
+    assert "tasks read its files themselves" in told.err
     assert lake.names("scratch/") == []
     assert first["report"] == lake.at("out/rows_report.html") and lake.names("out/rows_report")
     assert lake.ran()["run_id"] == first["run_id"]
@@ -108,7 +110,8 @@ def test_spark_evaluates_what_the_local_engine_wrote(lake: Lake) -> None:
         assert told.code == 0, (command, told.err)
 
 
-@pytest.mark.parametrize("kind", ["parquet", pytest.param("csv", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
 def test_files(lake: Lake, kind: str) -> None:
     table = scores()
     if kind == "csv":
@@ -129,7 +132,8 @@ def test_files(lake: Lake, kind: str) -> None:
     assert log_of(lake) == on_disk(lake)
 
 
-@pytest.mark.parametrize("mode", ["append", pytest.param("merge", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["append", "merge"])
 def test_a_stream(lake: Lake, mode: str) -> None:
     lake.tree["output"]["mode"] = mode
     lake.tree["input"]["id"] = "case"
