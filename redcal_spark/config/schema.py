@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PrivateAttr
 
+from redcal_spark.config.addresses import SCHEMES, scheme_of
 from redcal_spark.config.input import Input
 from redcal_spark.config.redaction import Redaction
 from redcal_spark.config.rules import missing_keys, repeats, shared_tables, unequal_sizes
@@ -169,6 +170,10 @@ class Output(Section):
 
     @classmethod
     def rules(cls, data: Mapping[str, Any]) -> Iterator[Refusal]:
+        report = data.get("report")
+        if isinstance(report, str) and "://" in report and scheme_of(report) is None:
+            known = ", ".join(f"{scheme}://" for scheme in SCHEMES)
+            yield ("report",), f"must be a file of this machine, or at {known}"
         yield from repeats("columns", data.get("columns"))
         yield from repeats("partition_by", data.get("partition_by"))
         yield from repeats("cluster_by", data.get("cluster_by"))
