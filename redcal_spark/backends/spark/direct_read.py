@@ -65,7 +65,7 @@ def direct_source(table: SparkTable, columns: Sequence[str]) -> Source | NotDire
     if isinstance(cores, str):
         return NotDirect(cores)
     tasks = divided(files.parts, cores)
-    reader = FileReader(schema, files.told, tasks, files.options)
+    reader = FileReader(schema, files.told, tasks, files.shared)
     return Source(spark.range(0, len(tasks), 1, len(tasks)), tuple(columns), (), reader)
 
 
@@ -98,7 +98,7 @@ def _cores(spark: SparkSession, files: TableFiles, stored: pa.Schema) -> int | s
     seen = _seen.setdefault(spark, {})
     if files.folder not in seen:
         ship_package(spark)
-        probe = ProbeTask(stored, tuple(spread(files.parts, PROBED)), files.options)
+        probe = ProbeTask(stored, tuple(spread(files.parts, PROBED)), files.shared)
         try:
             told = spark.range(PROBES).mapInArrow(probe, "why string").toArrow()
         except Exception as err:

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path, PurePath
 from typing import Any
@@ -30,13 +30,19 @@ class TableFiles:
     """parts: every file as a whole. told: columns that are not in files; parts have their values.
 
     by_folders: the names of folders are partitions, as Spark guesses; else a log says all.
+    options: of an object store, with which this process reaches it.
     """
 
     folder: str
     parts: tuple[FilePart, ...]
     told: tuple[str, ...]
     by_folders: bool
-    options: Options = ()
+    options: Options = field(default=(), repr=False)
+
+    @property
+    def shared(self) -> Options:
+        """What workers are told: where the store is. Credentials are their own, if they have any."""
+        return tuple(public(dict(self.options)).items())
 
     def lacking(self, some: Sequence[FilePart], stored: pa.Schema) -> str | None:
         """A column that none of some files has: Spark may know it from elsewhere."""
@@ -105,10 +111,8 @@ def _of_folder(table: FileTable, schema: pa.Schema) -> TableFiles | str:
 
 
 def _options(place: Location) -> Options:
-    """What workers are told: where the store is. They have credentials of their own, or none."""
-    if not place.is_address:
-        return ()
-    return tuple(sorted(public(resolved(place.name, place.options)).items()))
+    """How this process reaches the files of an object store."""
+    return tuple(resolved(place.name, place.options).items()) if place.is_address else ()
 
 
 def _in_path(file: PurePath, root: PurePath) -> dict[str, str]:
