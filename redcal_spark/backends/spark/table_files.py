@@ -41,7 +41,7 @@ class TableFiles:
 
     @property
     def shared(self) -> Options:
-        """What workers are told: where the store is. Credentials are their own, if they have any."""
+        """What workers are told: where the store is. Their credentials are their own."""
         return tuple(public(dict(self.options)).items())
 
     def lacking(self, some: Sequence[FilePart], stored: pa.Schema) -> str | None:
