@@ -66,7 +66,8 @@ pages: $(READY) ## write anew what the pages tell of code, commands and docs/res
 
 results: $(READY) ## measure docs/results anew (an hour on a quiet machine), then the pages
 	.venv/bin/python -m tests.bench core tables --save docs/results/bench.json
-	.venv/bin/python -m tests.bench spark --save docs/results/bench_spark.json
+	.venv/bin/python -m tests.bench spark --save docs/results/bench_obvious.json
+	.venv/bin/python -m tests.bench speed --work bench_speed --save docs/results/bench_spark.json
 	.venv/bin/python -m tests.bench.scale bench_scale --save docs/results/scale.json
 	.venv/bin/python -m tests.docs
 

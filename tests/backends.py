@@ -173,12 +173,12 @@ _running: list[Cluster] = []
 
 @contextlib.contextmanager
 def cluster(
-    folder: Path, hosts: Sequence[Host] = HOSTS, options: Sequence[str] = ()
+    folder: Path, hosts: Sequence[Host] = HOSTS, options: Sequence[str] = (), cores: int = 1
 ) -> Iterator[Cluster]:
     """Start a cluster; at the end, stop what was started.
 
     hosts: of the workers; the first one's is the master's too, unless there is one more, before
-    them. options: of the daemons' JVMs.
+    them. options: of the daemons' JVMs. cores: of a worker, each with a gigabyte.
     """
     python = environment(folder / "worker-venv")
     at, workers = hosts[0], hosts[-2:]
@@ -193,7 +193,8 @@ def cluster(
 
     def worker(number: int) -> subprocess.Popen[bytes]:
         host = workers[number]
-        work = ["--cores", "1", "--memory", "1g", "--work-dir", str(folder / f"work-{number}")]
+        work = ["--cores", f"{cores}", "--memory", f"{cores}g"]
+        work += ["--work-dir", str(folder / f"work-{number}")]
         return start(host, "worker.Worker", *work, f"spark://{master}")
 
     try:

@@ -24,7 +24,8 @@ RUN_ID = "run_id"  # the column that tells the runs of an appended table apart
 class Target:
     """The table of reconciled rows: its name, the new columns, and how rows get into it.
 
-    suffix, skip: of the new columns, and whether bad rows pass through. normalise: scores that sum
+    suffix, skip: of the new columns, and whether bad rows pass through. skip_missing: whether rows
+    without a model's scores do. normalise: scores that sum
     to 1 are added. id: what rows are merged on. partition_by, cluster_by: for a new table; nothing
     keeps what an old one has. evolve: an old table with other columns is changed, not refused.
     columns: of the input, that are carried; None: all. touched_only: other rows are not written.
@@ -34,6 +35,7 @@ class Target:
     table: str
     suffix: str = "_reconciled"
     skip: bool = False
+    skip_missing: bool = False
     normalise: bool = False
     mode: Literal["overwrite", "merge", "append"] = "overwrite"
     id: str | None = None
@@ -80,6 +82,7 @@ class Target:
             normalise=self.normalise,
             carried=self.columns,
             touched_only=self.touched_only,
+            skip_missing=self.skip_missing,
         )
 
     def names_to_write(self, columns: Columns, losses: LossFamily) -> OutputNames:
@@ -105,6 +108,10 @@ class Existing:
     any_name: bool = False
     append_only: bool = False
 
+    def is_earlier(self, schema: pa.Schema) -> bool:
+        """Whether a side table is of an earlier release, which had fewer columns of the same."""
+        return {*self.schema.names} < {*schema.names}
+
 
 def target_of(config: Config) -> Target:
     """What a configuration says of its rows."""
@@ -113,6 +120,7 @@ def target_of(config: Config) -> Target:
         table=output.table,
         suffix=output.suffix,
         skip=config.input.on_bad_rows == "skip",
+        skip_missing=config.input.missing_model == "skip_row",
         normalise=output.normalise,
         mode=output.mode,
         id=config.input.id,

@@ -14,35 +14,35 @@ from redcal_spark.core.fixed_point import ONE, Floats, Grid
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Both models' scores on some rows and, where known, their labels.
+    """All models' scores on some rows and, where known, their labels.
 
-    f1, f2: int32, n x d. y: class indices (n), or vectors on the grid (n x d), or None.
+    f: per model, int32, n x d. y: class indices (n), or vectors on the grid (n x d), or None.
     """
 
-    f1: Grid
-    f2: Grid
+    f: tuple[Grid, ...]
     y: Grid | None = None
 
     @property
     def rows(self) -> int:
-        return len(self.f1)
+        return len(self.f[0])
 
     @property
     def n_classes(self) -> int:
-        return int(self.f1.shape[1])
+        return int(self.f[0].shape[1])
 
     @property
     def nbytes(self) -> int:
-        return self.f1.nbytes + self.f2.nbytes + (0 if self.y is None else self.y.nbytes)
+        return sum(f.nbytes for f in self.f) + (0 if self.y is None else self.y.nbytes)
 
     def take(self, rows: npt.NDArray[Any] | slice) -> Block:
         """The chosen rows: by slice (a view), mask or indices."""
         if isinstance(rows, np.ndarray) and rows.dtype == np.bool_:
             rows = np.flatnonzero(rows)
         if isinstance(rows, slice):
-            return Block(self.f1[rows], self.f2[rows], None if self.y is None else self.y[rows])
+            y = None if self.y is None else self.y[rows]
+            return Block(tuple(f[rows] for f in self.f), y)
         y = None if self.y is None else self.y.take(rows, axis=0)
-        return Block(self.f1.take(rows, axis=0), self.f2.take(rows, axis=0), y)
+        return Block(tuple(f.take(rows, axis=0) for f in self.f), y)
 
     def pieces(self, rows: int) -> list[Block]:
         """Views of at most so many rows each, to be worked on by several threads."""
@@ -55,9 +55,8 @@ class Block:
         y = None
         if blocks[0].y is not None:
             y = np.concatenate([b.y for b in blocks if b.y is not None])
-        return cls(
-            np.concatenate([b.f1 for b in blocks]), np.concatenate([b.f2 for b in blocks]), y
-        )
+        models = zip(*(b.f for b in blocks), strict=True)
+        return cls(tuple(np.concatenate(parts) for parts in models), y)
 
 
 def label_rows(y: Grid, n_classes: int) -> Floats:

@@ -6,6 +6,7 @@ import json
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
+from itertools import count, takewhile
 from typing import Any
 
 import numpy as np
@@ -67,7 +68,7 @@ def unpack(packed: Any) -> tuple[dict[str, Any], dict[str, Array]]:
 
 def packed_parts(block: Block) -> list[Any]:
     """A block in pieces of bytes, to be written one after another."""
-    arrays = {"f1": block.f1, "f2": block.f2}
+    arrays = {f"f{i}": f for i, f in enumerate(block.f, 1)}
     return _parts({}, arrays if block.y is None else arrays | {"y": block.y})
 
 
@@ -77,7 +78,8 @@ def pack_block(block: Block) -> bytes:
 
 def unpack_block(packed: Any) -> Block:
     _, arrays = unpack(packed)
-    return Block(arrays["f1"], arrays["f2"], arrays.get("y"))
+    models = takewhile(arrays.__contains__, (f"f{i}" for i in count(1)))
+    return Block(tuple(arrays[name] for name in models), arrays.get("y"))
 
 
 def gathered_parts(gathered: ScanResult) -> tuple[dict[str, Any], dict[str, Array]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
 from typing import Literal
@@ -17,6 +17,7 @@ from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.metrics import Totals
 from redcal_spark.core.number_text import plural
 from redcal_spark.core.parameters import Parameters
+from redcal_spark.core.reading import MISSING
 from redcal_spark.core.scan import Scanner, ScanResult
 from redcal_spark.core.splits import Split
 from redcal_spark.errors import InputError, ScoreWarning, warn
@@ -30,7 +31,8 @@ FEW = 100  # rows to fit on
 class Problem:
     """What is asked of the rows, whoever computes it and wherever they are.
 
-    audit: rows are counted by pairs of actions, and none is kept.
+    audit: rows are counted by pairs of actions, and none is kept. missing_model: what to do with
+    rows without a model's scores.
     """
 
     parameters: Parameters
@@ -38,6 +40,7 @@ class Problem:
     columns: Columns
     on_bad_rows: Literal["error", "skip"] = "error"
     audit: bool = False
+    missing_model: Literal["error", "skip_row"] = "error"
 
     @property
     def n_classes(self) -> int | None:
@@ -47,7 +50,7 @@ class Problem:
         return None if self.columns.classes is None else len(self.columns.classes)
 
     def rules(self, binary: bool) -> Rules:
-        return rules_of(self.parameters, self.losses, binary)
+        return rules_of(self.parameters, self.losses, binary, self.columns.n_models)
 
     def fitting_rules(self, layout: Layout) -> Rules:
         """What fitting needs: for Reconcile no losses."""
@@ -57,6 +60,7 @@ class Problem:
     def scanner(self, layout: Layout, split: Split | None = None) -> Scanner:
         """What looks at every row once; Decision Calibration keeps them all."""
         everywhere = self.parameters.calibrates_everywhere
+        layout = replace(layout, skip_missing=self.missing_model == "skip_row")
         return Scanner(layout, self.rules(layout.binary), everywhere, split, audit=self.audit)
 
     def check(self, gathered: ScanResult, where: str) -> None:
@@ -65,7 +69,10 @@ class Problem:
             raise InputError(f"{where} has no rows")
         if self.on_bad_rows == "error":
             skip = setting("on_bad_rows", "skip")
-            advice = f"\n  ({skip} passes such rows through untouched)"
+            advice = f"\n  ({skip} passes such rows through untouched"
+            if any(kind.startswith(MISSING) for _, kind in gathered.problems.kinds):
+                advice += f", {setting('missing_model', 'skip_row')} those without a model's scores"
+            advice += ")"
             gathered.problems.raise_if_any(where, advice)
         if not gathered.fit.rows:
             raise InputError(
@@ -98,13 +105,14 @@ class Problem:
         return [text for text in doubts if text is not None]
 
 
-def rules_of(parameters: Parameters, losses: LossFamily, binary: bool) -> Rules:
+def rules_of(parameters: Parameters, losses: LossFamily, binary: bool, models: int) -> Rules:
     """Thresholds as integers. Reconcile's alpha is of probability: its events count any margin."""
     alpha = Fraction(0) if parameters.alpha is None else exact(parameters.alpha)
     if parameters.reconciles_scores:
         thresholds = tuple(loss.threshold(Fraction(0)) for loss in losses.losses)
-        return Rules(losses, thresholds, int(alpha * (1 << BITS) // 1), binary)
-    return Rules(losses, tuple(loss.threshold(alpha) for loss in losses.losses), None, binary)
+        return Rules(losses, thresholds, int(alpha * (1 << BITS) // 1), binary, models)
+    thresholds = tuple(loss.threshold(alpha) for loss in losses.losses)
+    return Rules(losses, thresholds, None, binary, models)
 
 
 def few_rows(parameters: Parameters, rows: int) -> str | None:

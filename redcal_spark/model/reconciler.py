@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -12,7 +13,7 @@ from redcal_spark.backends.local.backend import LocalScan
 from redcal_spark.backends.local.scan import scan_pieces
 from redcal_spark.certificate.certify import certify
 from redcal_spark.core.arrow import batches, from_numpy, to_arrow
-from redcal_spark.core.columns import Columns
+from redcal_spark.core.columns import Columns, ScoreColumns
 from redcal_spark.core.fixed_point import exact
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.parameters import Parameters
@@ -20,14 +21,16 @@ from redcal_spark.core.problem import Problem
 from redcal_spark.core.scan import each_alone
 from redcal_spark.errors import FitWarning, UsageError, warn
 from redcal_spark.model.fit import fit_scanned
-from redcal_spark.model.pair import ReconciledPair, is_spark
-from redcal_spark.settings import DriverBudget, called_from_python
+from redcal_spark.model.pair import ReconciledPair, check_missing_model, is_many, is_spark
+from redcal_spark.settings import MAX_MODELS, DriverBudget, called_from_python
 
 log = logging.getLogger(__name__)
 
+Scores = str | Sequence[str]  # columns: an array, P(class 1), or one per class
+
 
 class Reconciler:
-    """Reconciles two models on labelled rows.
+    """Reconciles two models or more on labelled rows.
 
     Args:
         losses: {name: costs}, costs an action x class matrix, or {name: {"costs", "actions"}}. A
@@ -43,10 +46,12 @@ class Reconciler:
         max_steps: stop after this many patches, as capped.
         model_1: the first model's scores: an array column, one column P(class 1), or a list.
         model_2: the second model's scores, in any of the same forms.
+        models: instead of both, 2 to 16 models: a list of their scores, or {name: scores}.
         label: the column of labels: a class index, 0/1, a class name or an array.
         id: the column that identifies a row.
         classes: the names of the classes, in order.
         on_bad_rows: "error", or "skip" to leave out rows that cannot be used.
+        missing_model: "error", or "skip_row" to leave out rows without a model's scores.
         threads: threads of the local engine; None: all cores.
         engine: "auto" computes where the data is: Spark DataFrames on Spark, all else in memory.
         scratch: a path or catalog schema that every Spark worker sees.
@@ -72,12 +77,14 @@ class Reconciler:
         max_rounds: int = 10_000,
         max_steps: int = 1_000_000,
         delta: float = 0.05,
-        model_1: str | Sequence[str] = "model_1",
-        model_2: str | Sequence[str] = "model_2",
+        model_1: str | Sequence[str] | None = None,
+        model_2: str | Sequence[str] | None = None,
+        models: Sequence[Scores] | Mapping[str, Scores] | None = None,
         label: str = "label",
         id: str | None = None,
         classes: Sequence[str] | None = None,
         on_bad_rows: Literal["error", "skip"] = "error",
+        missing_model: Literal["error", "skip_row"] = "error",
         threads: int | None = None,
         engine: Literal["auto", "local", "spark"] = "auto",
         scratch: str | None = None,
@@ -100,9 +107,12 @@ class Reconciler:
         if not parameters.reconciles_scores and not len(family):
             raise UsageError(f"losses: {algorithm} needs at least one")
         names = family.classes if classes is None else tuple(map(str, classes))
-        columns = Columns(_source(model_1), _source(model_2), label, id, names)
+        sources, model_names = _models(models, model_1, model_2)
+        columns = Columns(sources, label, id, names, model_names)
+        self._any_models = models is model_1 is model_2 is None
         if on_bad_rows not in ("error", "skip"):
             raise UsageError(f"on_bad_rows: must be 'error' or 'skip', got {on_bad_rows!r}")
+        check_missing_model(missing_model)
         d = family.n_classes
         if names is not None and d is not None and len(names) != d:
             raise UsageError(f"classes: {len(names)} names, but the losses have {d} classes")
@@ -115,7 +125,9 @@ class Reconciler:
             raise UsageError(f"threads: must be 1 or more, got {threads}")
         if engine not in ("auto", "local", "spark"):
             raise UsageError(f"engine: must be 'auto', 'local' or 'spark', got {engine!r}")
-        self.problem = Problem(parameters, family, columns, on_bad_rows)
+        self.problem = Problem(
+            parameters, family, columns, on_bad_rows, missing_model=missing_model
+        )
         self.threads = threads
         self.engine = engine
         self.scratch = scratch
@@ -135,8 +147,9 @@ class Reconciler:
 
     @called_from_python
     def fit(self, data: Any, model_2: Any = None, labels: Any = None) -> ReconciledPair:
-        """Fit on a table (pandas, polars, Arrow, Spark), or on arrays: fit(scores_1, scores_2, y).
+        """Fit on a table (pandas, polars, Arrow, Spark), or on arrays.
 
+        fit(scores_1, scores_2, y), or of any number of models fit([scores_1, scores_2, ...], y).
         Rows without a label are not fitted: null, None, and in pandas and numpy NaN.
         """
         if is_spark(data) and self.engine != "local":
@@ -145,10 +158,14 @@ class Reconciler:
             from redcal_spark.backends.spark.frames import table_of
 
             data = table_of(data, self.columns.names(label=True))
-        if model_2 is not None:
+        if is_many(data) and model_2 is not None and labels is None:
+            if self._any_models and len(data) != self.columns.n_models:
+                return self._of_models(len(data)).fit(data, model_2)
+            table = from_numpy(self.columns, data, model_2)
+        elif model_2 is not None:
             if labels is None:
                 raise UsageError("fit: labels are missing: fit(scores_1, scores_2, labels)")
-            table = from_numpy(self.columns, data, model_2, labels)
+            table = from_numpy(self.columns, [data, model_2], labels)
         else:
             table = to_arrow(data, self.columns.names(label=True))
         if self.engine == "spark":
@@ -158,6 +175,14 @@ class Reconciler:
         rows, schema = each_alone(batches(table)), table.schema
         result = scan_pieces(self.problem, rows, schema, "the data", threads=self.threads)
         return self._fit(LocalScan(*result, self.threads))
+
+    def _of_models(self, count: int) -> Reconciler:
+        """Models that nobody named are as many as there are arrays of scores."""
+        check_count(count)
+        names = tuple(f"model_{i}" for i in range(1, count + 1))
+        other = copy.copy(self)
+        other.problem = replace(self.problem, columns=replace(self.columns, models=names))
+        return other
 
     def _fit_frame(self, frame: Any) -> ReconciledPair:
         from redcal_spark.backends.spark.errors import workers_in_words
@@ -187,5 +212,31 @@ class Reconciler:
         return replace(pair, certificate=certify(pair, points, delta=self.delta))
 
 
-def _source(columns: str | Sequence[str]) -> str | tuple[str, ...]:
+def _models(
+    models: Sequence[Scores] | Mapping[str, Scores] | None,
+    model_1: Scores | None,
+    model_2: Scores | None,
+) -> tuple[tuple[ScoreColumns, ...], tuple[str, ...] | None]:
+    """The score columns of every model, and the names of the models, if they have any."""
+    if models is None:
+        two = ("model_1" if model_1 is None else model_1, "model_2" if model_2 is None else model_2)
+        return tuple(map(_source, two)), None
+    if model_1 is not None or model_2 is not None:
+        raise UsageError("models: has every model; leave out model_1 and model_2")
+    if isinstance(models, str) or not isinstance(models, Sequence | Mapping):
+        raise UsageError(
+            f"models: must be a list of columns, or {{name: columns}}; got {type(models).__name__}"
+        )
+    check_count(len(models))
+    if isinstance(models, Mapping):
+        return tuple(map(_source, models.values())), tuple(map(str, models))
+    return tuple(map(_source, models)), None
+
+
+def check_count(models: int) -> None:
+    if not 2 <= models <= MAX_MODELS:
+        raise UsageError(f"models: there must be 2 to {MAX_MODELS}, got {models}")
+
+
+def _source(columns: Scores) -> ScoreColumns:
     return columns if isinstance(columns, str) else tuple(columns)

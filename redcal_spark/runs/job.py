@@ -86,12 +86,12 @@ class Job:
             return Reconciler(
                 losses=losses,
                 **self.config.reconcile.model_dump(exclude={"guard"}),
-                model_1=columns.model_1,
-                model_2=columns.model_2,
+                models=columns.models_given,
                 label=columns.label,
                 id=columns.id,
                 classes=columns.classes,
                 on_bad_rows=self.config.input.on_bad_rows,
+                missing_model=self.config.input.missing_model,
                 threads=self.config.engine.threads,
             )
 
@@ -110,6 +110,9 @@ class Job:
         for key, usual in (("normalise", False), ("columns", None), ("rows", "all")):
             if output[key] == usual:
                 del output[key]
+        for key, default in (("models", None), ("missing_model", "error")):
+            if tree["input"][key] == default:
+                del tree["input"][key]
         if exact(self.config.reconcile.delta) == DELTA:  # as it was before there was a choice
             del tree["reconcile"]["delta"]
         return config_digest(tree | {"output": output})

@@ -133,13 +133,15 @@ class Ledger:
         A MERGE, not an append: of two appends from one version both would succeed.
         """
         same = {"fingerprint": "fingerprint", "status": "status"}
-        self._store.merge(self.table, self._stored(row), same, row.commit, update=False)
-        return bool(self.rows(run_id=row.run_id))
+        added = self._store.merge(self.table, self._stored(row), same, row.commit, update=False)
+        return bool(added or self.rows(run_id=row.run_id))
 
     def replace(self, row: RunRow) -> bool:
         """Bring a run's row up to date, if its claim is still the one we know. Whether it was."""
         same = {"run_id": "run_id", "claim": "previous_claim"}
-        self._store.merge(self.table, self._stored(row), same, row.commit, insert=False)
+        changed = self._store.merge(self.table, self._stored(row), same, row.commit, insert=False)
+        if changed == 1:
+            return True
         return [stored.claim for stored in self.rows(run_id=row.run_id)] == [row.claim]
 
     def withdraw(self, row: RunRow) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -64,6 +65,7 @@ class Run:
         """
         self.job.listener.run(self.claim.row.run_id)
         self._counters.clear()
+        self._counters.heard = self.job.listener.passing
         with self.claim:
             try:
                 yield
@@ -97,7 +99,8 @@ class Run:
 
     def fit(self) -> Outcome:
         """Scan, fit, look at holdout rows, certify; and write the rows, if that is the command."""
-        progress = Progress(self.job.store, self.job.tables.patches, self.claim)
+        models = self.job.config.input.n_models
+        progress = Progress(self.job.store, self.job.tables.patches, self.claim, models)
         if self.claim.resumed is not None:
             self.job.listener.note(
                 f"continuing run {self.claim.row.run_id} after {len(progress.log):,} patches"
@@ -173,11 +176,14 @@ class Run:
         """Write all tables; the ledger comes last."""
         job, tables, gathered = self.job, self.job.tables, scan.gathered
         with self.phase("write"):
-            self.written[tables.patches] = progress.finish()
             table = history_table(self.claim.row.run_id, pair.losses, histories)
-            self.written[tables.history] = job.store.write(
-                tables.history, HISTORY, table.to_batches(), "append", self._commit()
-            )
+            commit = self._commit()
+            with ThreadPoolExecutor(1) as aside:  # in a catalog each of them takes a second
+                patches = aside.submit(progress.finish)
+                self.written[tables.history] = job.store.write(
+                    tables.history, HISTORY, table.to_batches(), "append", commit
+                )
+                self.written[tables.patches] = patches.result()
         if self.claim.row.command == "run":
             self._write_rows(pair, Roles(scan.layout, job.split), gathered.rows)
         job.check_unchanged(self.identity)

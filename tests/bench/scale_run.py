@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from redcal_spark import ReconciledPair, Reconciler
 from redcal_spark.backends.backend import Backend
+from redcal_spark.core.kernel import Rules
 from redcal_spark.core.metrics import Totals
 from redcal_spark.core.packing import pack_changes, unpack_changes
 from redcal_spark.core.patches import PatchLog
@@ -132,13 +133,12 @@ def on_spark(bench: Bench) -> Iterator[tuple[SparkSession, Callable[[int | None]
     """A session, warmed up by a fit of a few rows, and what makes the work of a job."""
     from redcal_spark.backends.spark.backend import SparkBackend
     from redcal_spark.backends.spark.session import local_session
-    from redcal_spark.settings import DRIVER_BUDGET
 
     spark = local_session(master=f"local[{bench.case.cores}]")
 
     def work(budget: int | None = None) -> Backend:
         scratch = str(bench.folder / "scratch")
-        return SparkBackend(spark, scratch, DRIVER_BUDGET if budget is None else budget)
+        return SparkBackend(spark, scratch, "auto" if budget is None else budget)
 
     try:
         if bench.case.table is not None:
@@ -263,7 +263,8 @@ def driver(bench: Bench) -> dict[str, Any]:
 
 def statistics(losses: int, actions: int, classes: int) -> dict[str, Any]:
     """One point of history for some losses: bytes a task sends, and seconds to add them up."""
-    found = Totals.none(data.losses(losses, classes, actions), classes)
+    family = data.losses(losses, classes, actions)
+    found = Totals.none(Rules(family, (0,) * losses, None, False), classes)
     packed = pack_changes([found])
 
     repeats = 20

@@ -20,6 +20,12 @@ QUICK = 4 if backends.name() == "classic" else 1  # of each kind of table; more 
 
 
 def chosen() -> Iterator[Any]:
+    yield pytest.param(
+        Case("redcal", 10, 1, 3, "shuffled", "small", "files", 3),
+        "parquet",
+        id="spark-parquet-three-models",
+        marks=pytest.mark.spark,
+    )
     for number, case in enumerate(FEW):
         kind = KINDS[number % len(KINDS)]
         marks = [pytest.mark.spark, *([pytest.mark.slow] if number >= len(KINDS) * QUICK else [])]

@@ -18,7 +18,7 @@ from tests.oracle import FIELDS, ONE, Grid, Patch, Problem
 TWO = [(0.2, 0.1, 100, "0.18", "0.10"), (0.4, 0.2, 50, "0.32", "0.20")]
 
 
-def metrics(problem: Problem, scores: tuple[Grid, Grid] | None = None) -> Metrics:
+def metrics(problem: Problem, scores: tuple[Grid, ...] | None = None) -> Metrics:
     """What the package measures on the problem's rows, or on the same rows with other scores."""
     rows = problem if scores is None else with_scores(problem, *scores)
     model, found, _ = gathered(replace(rows, losses=problems.ZERO_ONE))
@@ -34,8 +34,8 @@ def test_theorem_1_reconcile_moves_f1_onto_f2_and_doubles_its_loss() -> None:
     pair = fit(problem)
     # alpha = .1, eta = .1: m^2 >= 4,000, so m = 64; .2 becomes 13/64.
     assert (pair.status, pair.resolved.m, pair.resolved.beta) == ("converged", 64, None)
-    only = line(step=0, round=0, kind="score", model=1, coordinate=1, direction="<", rows=10)
-    assert log_of(pair) == [only | {"phi": [13 * ONE // 64]}]
+    only = line(step=0, round=0, kind="score", model=1, other=2, coordinate=1, direction="<")
+    assert log_of(pair) == [only | {"rows": 10, "phi": [13 * ONE // 64]}]
     f1, f2 = fitted(pair, problem)
     assert f2 == oracle.grid_scores(problem.f2)
     assert f1 != oracle.grid_scores(problem.f1)

@@ -68,6 +68,7 @@ def put(data: Any, place: Place, value: Any) -> Any:
 
 
 MISSING = object()
+TWO = ("model_1", "model_2")
 
 
 # Patches
@@ -75,7 +76,7 @@ MISSING = object()
 
 def test_fields_of_a_patch_in_their_order() -> None:
     assert (
-        *("step", "round", "kind", "model", "loss", "a1", "a2"),
+        *("step", "round", "kind", "model", "other", "loss", "a1", "a2"),
         *("action", "coordinate", "direction", "rows", "phi"),
     ) == FIELDS
 
@@ -104,8 +105,8 @@ def test_a_patch_can_be_made_of_its_event(algorithm: str) -> None:
 
 def test_a_patch_by_hand() -> None:
     line = (
-        '{"step": 0, "round": 0, "kind": "score", "model": 1, "loss": null, "a1": null, '
-        '"a2": null, "action": null, "coordinate": 1, "direction": "<", "rows": 10, '
+        '{"step": 0, "round": 0, "kind": "score", "model": 1, "other": 2, "loss": null, '
+        '"a1": null, "a2": null, "action": null, "coordinate": 1, "direction": "<", "rows": 10, '
         '"phi": [13631488]}'
     )
     assert fit(problems.theorem_1(phi=0.2)).log[0].to_line() == line
@@ -114,11 +115,11 @@ def test_a_patch_by_hand() -> None:
 # Files
 
 
-@pytest.mark.parametrize("version", [0, 3, 2.0, True, "1", None, "2024.1"])
+@pytest.mark.parametrize("version", [0, 4, 2.0, True, "1", None, "2024.1"])
 def test_unknown_versions_are_refused_by_name(version: Any) -> None:
     data = json.loads(saved("redcal")) | {"schema_version": version}
     assert refused(ModelFileError, lambda: ReconciledPair.from_json(data)) == (
-        f"schema_version {version!r} is unknown here; this release reads versions 1 and 2: "
+        f"schema_version {version!r} is unknown here; this release reads versions 1 to 3: "
         "use the release of redcal_spark that wrote the model"
     )
 
@@ -130,10 +131,18 @@ def test_a_file_of_the_first_release_still_loads_and_says_the_same() -> None:
     found = [new.tolist() for new in pair.apply(*known["scores"])]
     assert found == known["reconciled"] != known["scores"]
     assert pair.to_json(1) == known["model"]
-    newer = pair.to_json()
+    newer = pair.to_json(2)
     for loss in newer["losses"]:
         del loss["bits"], loss["quantised"]
     assert newer == known["model"] | {"schema_version": 2}
+    newest = pair.to_json()
+    assert newest["columns"].pop("models") == [known["model"]["columns"][k] for k in TWO]
+    assert newest["columns"].pop("model_names") is None
+    assert newest["columns"] == {k: x for k, x in newer["columns"].items() if k not in TWO}
+    for patch, old in zip(newest["log"], newer["log"], strict=True):
+        other = patch.pop("other")
+        assert patch == old
+        assert other == (None if patch["kind"] == "calibrate" else 3 - patch["model"])
     assert digest(pair.to_json(1)) == digest(known["model"])  # which checkpoints know it by
 
 
@@ -203,7 +212,7 @@ def test_a_saved_model_is_json_and_replaces_the_old_one_whole(tmp_path: Path) ->
     path = tmp_path / "model.json"
     path.write_text("old")
     fit(problem("redcal")).save(path)
-    assert json.loads(path.read_text())["schema_version"] == 2
+    assert json.loads(path.read_text())["schema_version"] == 3
     assert [p.name for p in tmp_path.iterdir()] == ["model.json"]
 
 

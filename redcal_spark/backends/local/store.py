@@ -126,11 +126,16 @@ class DeltaRsStore(LocalSmallTables):
         commit: Commit,
     ) -> int:
         def put(table: Location, rows: pa.RecordBatchReader, said: CommitProperties) -> None:
+            changes: Literal["overwrite", "merge"] | None = None
+            if mode == "overwrite":
+                changes = "overwrite"
+            elif (old := self._existing(table)) is not None and old.is_earlier(rows.schema):
+                changes = "merge"
             put_rows(
                 table,
                 rows,
                 mode=mode,
-                schema_mode="overwrite" if mode == "overwrite" else None,
+                schema_mode=changes,
                 commit_properties=said,
             )
 

@@ -46,7 +46,7 @@ from redcal_spark.backends.store import (
     RECENT,
     Commit,
     Mode,
-    rows_of,
+    just_written,
     version_at,
     version_just_written,
 )
@@ -205,7 +205,9 @@ class SparkStore(SparkSmallTables):
         """Write rows that are at the driver, into one file."""
         if (quick := self.quick(name)) is not None:
             return quick.write(name, schema, batches, mode, commit)
-        return self.write_frame(name, self.frame_of(schema, batches).coalesce(1), mode, commit)
+        rows = self.frame_of(schema, batches).coalesce(1)
+        evolve = (old := self.existing(name)) is not None and old.is_earlier(schema)
+        return self.write_frame(name, rows, mode, commit, evolve=evolve)
 
     def write_frame(
         self, name: str, frame: DataFrame, mode: Mode, commit: Commit, *, evolve: bool = False
@@ -217,7 +219,7 @@ class SparkStore(SparkSmallTables):
         place = Place(name).absolute
         if commit.again and (done := self.written(name, commit)) is not None:
             return done[0]
-        if mode == "append" and not place.is_path and not self._exists(place):
+        if mode == "append" and not place.is_path and not self._known(place):
             # a CREATE TABLE AS SELECT would not keep what the commit says of itself
             self._create(place, name, frame.limit(0))
         writer = self._writer(frame, mode, commit)
@@ -226,6 +228,7 @@ class SparkStore(SparkSmallTables):
         elif evolve:
             writer = writer.option("mergeSchema", "true")
         self._save(writer, place, name, commit)
+        self._columns[place.sql] = {*frame.columns}
         return version_just_written(self, name, commit)
 
     def _writer(self, frame: DataFrame, mode: Mode, commit: Commit) -> DataFrameWriter:
@@ -285,18 +288,19 @@ class SparkStore(SparkSmallTables):
         rows: Any = table if table.num_rows else []  # PySpark takes no empty table
         return self.spark.createDataFrame(rows, spark_types(stored))
 
-    def put_frame(self, target: Target, frame: DataFrame, commit: Commit) -> int:
-        """Put a frame's rows into their table as the target says; returns the version."""
+    def put_frame(self, target: Target, frame: DataFrame, commit: Commit) -> tuple[int, int]:
+        """Put a frame's rows into their table as the target says; the version, and its rows."""
         name = target.table
         place = Place(name).absolute
         old = self.existing(name)
         if target.mode == "merge" and old is not None:
             with explained(partial(unwritten, name)):
                 again(lambda: merge_rows(place, frame, self._frame(place), target, commit))
-            if self.written(name, commit, RECENT) is None:
-                # nothing differed, or the session may not say who writes: an empty version says it
-                self._mark(place, name, commit)
-            return version_just_written(self, name, commit)
+            if (done := self.written(name, commit, RECENT)) is not None:
+                return done
+            # nothing differed, or the session may not say who writes: an empty version says it
+            self._mark(place, name, commit)
+            return just_written(self, name, commit)
         mode: Mode = "append" if target.mode == "append" else "overwrite"
         if target.mode == "merge" and target.touched_only:
             frame = frame.where(col(quoted(target.touched)))
@@ -314,18 +318,7 @@ class SparkStore(SparkSmallTables):
         if mode == "overwrite" and (clusters := target.clusters_for(old, frame.columns)):
             with explained(partial(unwritten, name)):
                 cluster(self.spark, place, clusters, commit)
-        return version_just_written(self, name, commit)
-
-    def written(
-        self, name: str, commit: Commit, among: int | None = None
-    ) -> tuple[int, int] | None:
-        if not self.exists(name):
-            return None
-        ours = [row for row in self.history(name, among) if commit.wrote(row["userMetadata"])]
-        if not ours:
-            return None
-        # the rows are in the first of them, a change of how they are laid out may follow
-        return int(ours[0]["version"]), max(rows_of(row["operationMetrics"]) for row in ours)
+        return just_written(self, name, commit)
 
     def of_run(self, table: SparkTable, run_id: str) -> SparkTable:
         return SparkTable(

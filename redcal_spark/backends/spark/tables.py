@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -32,6 +32,7 @@ from redcal_spark.backends.store import Table, vacuumed
 from redcal_spark.core.scan import BatchGroup, each_alone
 from redcal_spark.errors import InputError, RedcalError, RunError
 
+T = TypeVar("T")
 FIRST_ROWS = 64
 BY_BYTES = "UTF8_BINARY"  # the collation of all texts that are not given another one
 CONFLICT = re.compile(
@@ -102,7 +103,11 @@ class SparkTable:
         return next((batch.slice(0, FIRST_ROWS) for batch in batches if batch.num_rows), None)
 
     def count(self) -> int | None:
-        return None
+        """Where this process sees the table, too: Spark would take a job to tell."""
+        try:
+            return None if self.seen is None else self.seen.count()
+        except InputError:
+            return None
 
     def explain(self, err: Exception) -> Exception:
         """Why a pass over the rows failed: files are looked at here to tell, in words."""
@@ -181,9 +186,9 @@ def explained(explain: Callable[[Exception], Exception]) -> Iterator[None]:
         raise explain(err) from err
 
 
-def again(write: Callable[[], Any]) -> None:
+def again(write: Callable[[], T]) -> T:
     """Write, and write again when another writer was quicker: on the table as it is then."""
-    retried(write, is_conflict, pause=0.5)
+    return retried(write, is_conflict, pause=0.5)
 
 
 def is_conflict(err: Exception) -> bool:

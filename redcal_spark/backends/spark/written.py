@@ -30,7 +30,7 @@ from redcal_spark.backends.spark.cells import (
 from redcal_spark.backends.spark.parallelism import cores
 from redcal_spark.backends.spark.tasks import CellSource
 from redcal_spark.core.groups import Groups
-from redcal_spark.core.losses import LossFamily
+from redcal_spark.core.kernel import Rules
 
 TaskOf = Callable[[CellSource], Callable[[Batches], Iterator[pa.RecordBatch]]]  # and its cells
 SHARE = 64 * 2**20  # bytes of cells that a task goes over, at most
@@ -58,9 +58,16 @@ class Told:
                 more = unpack_groups(data)
                 self._groups = more if self._groups is None else add_groups(self._groups, more)
 
-    def groups(self, losses: LossFamily) -> Groups:
+    def groups(self, rules: Rules) -> Groups:
         """Of the fitting rows, if they were grouped."""
-        return Groups.none(losses) if self._groups is None else dense_groups(self._groups, losses)
+        return Groups.none(rules) if self._groups is None else dense_groups(self._groups, rules)
+
+    def bytes_of(self, kind: str, groups: Sequence[int] | None) -> int:
+        """Of the cells of a kind; of some groups of it, about."""
+        size = self.bytes[kind]
+        if groups is None or self._groups is None or not self.rows[kind]:
+            return size
+        return int(size * int(self._groups["rows"][list(groups)].sum()) // self.rows[kind])
 
 
 class Written(Protocol):
@@ -119,7 +126,7 @@ class WrittenRows:
         cells = self.frame.where(col("kind") == kind)
         if groups is not None:
             cells = cells.where(col("group").isin([int(group) for group in groups]))
-        times = min(PORTIONS, -(-self.told.bytes[kind] // COLLECTED))
+        times = min(PORTIONS, -(-self.told.bytes_of(kind, groups) // COLLECTED))
         for number in range(times):
             some = cells if times == 1 else cells.where(col("portion") % times == number)
             for _, data in self.collected(some):
