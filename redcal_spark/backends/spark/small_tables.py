@@ -61,11 +61,18 @@ class SparkSmallTables:
     def quick(self, name: str) -> DeltaRsStore | None:
         """Who can change this table without a Spark job, if there is someone."""
         place = Place(name)
-        if place.is_address and not self.loses_commits(name):
-            return None  # two ways to commit would not know of each other
-        if not self._seen_by_spark(place) or self._local.check_target(name, "") is not None:
-            return None
-        return self._local
+        if place.is_address:  # two ways to commit would not know of each other
+            ours = self.loses_commits(name) and self._seen_by_spark(place)
+        else:
+            ours = self._seen_by_spark(place) and self._local.check_target(name, "") is None
+        return self._local if ours else None
+
+    def to_change(self, name: str) -> DeltaRsStore | None:
+        """As `quick`, for a change: refused where Spark's own commit might undo another's."""
+        quick = self.quick(name)
+        if quick is None and self.loses_commits(name):
+            raise RunError(f"{name}: {OUT_OF_REACH}")
+        return quick
 
     def _seen_by_spark(self, place: Place) -> bool:
         """Whether a path means the same to Spark as here; tried once for a folder.
@@ -135,7 +142,7 @@ class SparkSmallTables:
         insert: bool = True,
         update: bool = True,
     ) -> int:
-        if (quick := self.quick(name)) is not None:
+        if (quick := self.to_change(name)) is not None:
             return quick.merge(name, rows, same, commit, insert=insert, update=update)
         place = Place(name).absolute
         source = self.spark.createDataFrame(rows)
@@ -171,7 +178,7 @@ class SparkSmallTables:
         return changed
 
     def delete(self, name: str, key: str, values: Sequence[str], commit: Commit) -> int:
-        if (quick := self.quick(name)) is not None:
+        if (quick := self.to_change(name)) is not None:
             return quick.delete(name, key, values, commit)
         place = Place(name).absolute
         if not values or not self._exists(place):
@@ -191,7 +198,7 @@ class SparkSmallTables:
         return count
 
     def compact(self, name: str, commit: Commit) -> tuple[int, int]:
-        if (quick := self.quick(name)) is not None:
+        if (quick := self.to_change(name)) is not None:
             return quick.compact(name, commit)
         place = Place(name).absolute
         if not self._exists(place):

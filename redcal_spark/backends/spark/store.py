@@ -203,7 +203,7 @@ class SparkStore(SparkSmallTables):
         commit: Commit,
     ) -> int:
         """Write rows that are at the driver, into one file."""
-        if (quick := self.quick(name)) is not None:
+        if (quick := self.to_change(name)) is not None:
             return quick.write(name, schema, batches, mode, commit)
         rows = self.frame_of(schema, batches).coalesce(1)
         evolve = (old := self.existing(name)) is not None and old.is_earlier(schema)
