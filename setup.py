@@ -11,9 +11,11 @@ README = ROOT / "README.md"
 INIT = (ROOT / "redcal_spark" / "__init__.py").read_text(encoding="utf-8")
 (VERSION,) = re.findall(r'^__version__ = "(.+)"$', INIT, re.MULTILINE)
 
+# Floors are the oldest versions that `make test-versions` runs on, those of Databricks 17.3:
+# nothing of a platform's own is replaced.
 BASE = [
-    "numpy>=1.26",
-    "pyarrow>=18",
+    "numpy>=2.1",
+    "pyarrow>=19",
     "deltalake>=1.6",
     "pydantic>=2.10,<3",
     "PyYAML>=6",
@@ -21,12 +23,19 @@ BASE = [
     "threadpoolctl>=3.2",
 ]
 
-# A range, not a pin: a pin would replace the Spark that a platform brings along.
-# The pair that the tests run on; delta-spark 4.4.1 has no jars in the Maven repository.
+# A range, not a pin: a pin would replace the Spark that a platform brings along. Every Spark from
+# 4.0 to the newest that delta-spark takes; its releases before 4.2 take any, but have no jars for
+# later ones. delta-spark 4.4.1 has no jars in the Maven repository.
 # Spark Connect needs pandas, and PySpark 4.2 warns on pandas 3.
-SPARK = ["pyspark>=4.2,<4.3", "delta-spark>=4.4,<4.5,!=4.4.1", "pandas>=2.2,<3"]
+SPARK = ["pyspark>=4.0,<=4.2.0", "delta-spark>=4.0,<4.5,!=4.4.1", "pandas>=2.2,<3"]
 
 REPORT = ["jinja2>=3.1"]
+
+# Cards and charts in notebooks, tables as data frames.
+NOTEBOOK = [*REPORT, "matplotlib>=3.8", "pandas>=2.2,<3"]
+
+# The client alone: the full package wants an older pyarrow, and pip would go back years for it.
+MLFLOW = ["mlflow-skinny>=3.1", "pandas>=2.2,<3"]
 
 # What `pyspark[connect]` asks for, so that the contract suite can run through Spark Connect.
 CONNECT = [
@@ -38,6 +47,8 @@ CONNECT = [
 
 DEV = [
     *CONNECT,
+    # Tables that people hold, and the SQL that `redcal export` writes.
+    "duckdb>=1.2",
     "hypothesis>=6.100",
     "jsonschema>=4.20",
     # For the notebooks and the charts of the benchmarks.
@@ -50,6 +61,7 @@ DEV = [
     "pytest-timeout>=2.3",
     "pytest-xdist>=3.6",
     "ruff>=0.8",
+    "scikit-learn>=1.6",
     "scipy>=1.12",
     "types-PyYAML>=6",
     "uv>=0.9",
@@ -79,6 +91,8 @@ setup(
         "Programming Language :: Python :: 3",
         "Programming Language :: Python :: 3 :: Only",
         "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
         "Topic :: Scientific/Engineering :: Artificial Intelligence",
         "Typing :: Typed",
     ],
@@ -88,7 +102,14 @@ setup(
     packages=find_packages(include=["redcal_spark", "redcal_spark.*"]),
     package_data={"redcal_spark": ["py.typed"], "redcal_spark.report": ["templates/*"]},
     install_requires=BASE,
-    extras_require={"spark": SPARK, "report": REPORT, "dev": DEV, "docs": DOCS},
+    extras_require={
+        "spark": SPARK,
+        "report": REPORT,
+        "notebook": NOTEBOOK,
+        "mlflow": MLFLOW,
+        "dev": DEV,
+        "docs": DOCS,
+    },
     entry_points={
         "console_scripts": [
             "redcal = redcal_spark.cli:main",

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 VARIABLE = "REDCAL_TEST_SPARK"  # classic (the default), connect or cluster
+FEW = "REDCAL_TEST_FEW"  # if set: of the contract a few cases only, as in slower processes
 WORKER_PACKAGES = ("numpy", "pyarrow", "pyspark", "py4j")
 # JVMs of tests live too short for the optimising compiler to pay: without it they need two thirds
 # of the time.
@@ -40,6 +41,11 @@ LOOPBACK = ("127.0.0.1", "127.0.0.2")  # a speculative copy of a task wants anot
 
 def name() -> str:
     return os.environ.get(VARIABLE, "classic")
+
+
+def whole() -> bool:
+    """Whether this process has time for many cases of the contract."""
+    return name() == "classic" and FEW not in os.environ
 
 
 @contextlib.contextmanager

@@ -75,6 +75,9 @@ HOUSEKEEPING = (
     "ADD FEATURE",
     "UPGRADE PROTOCOL",
     "CLUSTER BY",
+    "ADD CONSTRAINT",
+    "DROP CONSTRAINT",
+    "CHANGE COLUMN",
     "COMPUTE STATISTICS",
 )
 ENTRY = ("version", "operation", "userMetadata", "operationMetrics")  # of a table's history

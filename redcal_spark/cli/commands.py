@@ -7,6 +7,7 @@ import json
 import os
 from dataclasses import asdict, replace
 
+from redcal_spark.atomic_write import write_whole
 from redcal_spark.cli.open_job import job_of, model_of, renamed
 from redcal_spark.cli.results import (
     console_of,
@@ -18,6 +19,7 @@ from redcal_spark.cli.results import (
     show_evaluation,
     show_held,
 )
+from redcal_spark.cli.sql_export import select_of
 from redcal_spark.cli.tables import (
     audit_tables,
     comparison_tables,
@@ -30,9 +32,11 @@ from redcal_spark.core.problem import few_rows
 from redcal_spark.errors import UsageError
 from redcal_spark.model.audit import audit_rows
 from redcal_spark.model.pair import ReconciledPair
+from redcal_spark.registry import runs as registry
 from redcal_spark.report.compare_chart import check_chart, write_chart
 from redcal_spark.report.data import Report
-from redcal_spark.report.write import place_on_demand, write_report
+from redcal_spark.report.pdf import find_browser
+from redcal_spark.report.write import format_of, place_on_demand, write_report
 from redcal_spark.runs import start
 from redcal_spark.runs.claim import is_dead
 from redcal_spark.runs.compare import compare_job
@@ -49,6 +53,7 @@ from redcal_spark.runs.view import view_of
 def check(options: argparse.Namespace) -> int:
     job = job_of(options)
     layout = job.check(ids=options.ids)
+    registry.check(job)
     rows = job.input.count()
     if rows is not None and (warning := few_rows(job.problem.parameters, rows)) is not None:
         job.listener.note(warning)
@@ -96,6 +101,7 @@ def audit_(options: argparse.Namespace) -> int:
 
 def run(options: argparse.Namespace) -> int:
     job = job_of(options)
+    registry.check(job)
     return show_end(options, job, start.run(job, force=options.force, wait=options.wait))
 
 
@@ -106,6 +112,7 @@ def fit(options: argparse.Namespace) -> int:
 
 def resume(options: argparse.Namespace) -> int:
     job = job_of(options)
+    registry.check(job)
     return show_end(options, job, start.resume(job, options.run, wait=options.wait))
 
 
@@ -212,14 +219,21 @@ def log(options: argparse.Namespace) -> int:
 
 
 def export(options: argparse.Namespace) -> int:
+    sql = options.format == "sql"
+    if not sql and (options.dialect is not None or options.table is not None):
+        raise UsageError("--dialect and --table need --format sql")
     job = job_of(options)
     row = job.find(options.run)
     pair = renamed(job.pair_of(row), job.config.hidden.stored_json)
+    text = select_of(job, pair, options.dialect, options.table) if sql else None
     if options.output is None:
-        print(json.dumps(pair.to_json()))
+        print(text or json.dumps(pair.to_json()))
         return 0
     try:
-        pair.save(options.output)
+        if text is not None:
+            write_whole(options.output, lambda file: file.write(f"{text}\n"))
+        else:
+            replace(pair, certificate=None).save(options.output)  # the model, as it is printed
     except OSError as err:
         raise UsageError(f"{options.output}: {err.strerror}") from err
     record_export(job, row, options.output)
@@ -228,11 +242,14 @@ def export(options: argparse.Namespace) -> int:
 
 
 def report(options: argparse.Namespace) -> int:
+    given = options.output
+    form = format_of(given, options.format)
+    if form == "pdf":
+        find_browser()  # before anything is read
     job = job_of(options)
     row = job.find(options.run)
-    given = options.output
-    place = place_on_demand(job.config, given)
-    write_report(Report.of(job.store, job.tables, row), place)
+    place = place_on_demand(job.config, given, form)
+    write_report(Report.of(job.store, job.tables, row), place, form)
     if given is not None:  # the one beside the table is the newest run's, whichever that is
         record_export(job, row, given)
     data = {"run_id": row.run_id, "report": place.name}

@@ -9,6 +9,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from typing import get_args
 
 from redcal_spark import __version__
 from redcal_spark.cli import commands
@@ -22,6 +23,8 @@ from redcal_spark.cli.streams import Screen, printable
 from redcal_spark.config.folder import working_in
 from redcal_spark.demo import MOST_ROWS, ROWS
 from redcal_spark.errors import RedcalError
+from redcal_spark.model.sql_dialect import DIALECTS
+from redcal_spark.report.write import Format
 from redcal_spark.runs.compare import RECONCILE_ALPHA
 from redcal_spark.runs.prune import age
 from redcal_spark.runs.signals import in_words, sigterm_as_ctrl_c
@@ -209,12 +212,36 @@ def _parser() -> argparse.ArgumentParser:
     sub = command("explain", commands.explain, "show which patches changed a row, and why")
     sub.add_argument("--id", required=True, metavar="X", help="the row's value of input.id")
     sub.add_argument("--run", metavar="ID", help="a run's id, or latest")
-    sub = command("export", commands.export, "write the model as one JSON file")
+    sub = command("export", commands.export, "write the model as one JSON file, or as one SELECT")
     sub.add_argument("--run", metavar="ID", help="a run's id, or latest")
     sub.add_argument("-o", "--output", metavar="FILE", help="default: standard output")
-    sub = command("report", commands.report, "write a run's report: one HTML file")
+    sub.add_argument(
+        "--format",
+        choices=("json", "sql"),
+        default="json",
+        help="sql: one SELECT, for models of up to 100 patches and 20 classes",
+    )
+    sub.add_argument(
+        "--dialect", choices=DIALECTS, help="of the SELECT; default: spark (3.4 and later)"
+    )
+    sub.add_argument(
+        "--table", metavar="NAME", help="what stands behind FROM; default: the input's table"
+    )
+    sub = command(
+        "report", commands.report, "write a run's report: one file of HTML, Markdown or PDF"
+    )
     sub.add_argument("--run", metavar="ID", help="a run's id, or latest")
-    sub.add_argument("-o", "--output", metavar="FILE", help="default: beside the output table")
+    sub.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help=".html, .md or .pdf; default: beside the output table",
+    )
+    sub.add_argument(
+        "--format",
+        choices=get_args(Format),
+        help="default: by the ending of FILE, else html; pdf needs Chromium",
+    )
     sub = command(
         "view", commands.view, "print SQL that puts input and touched rows together, for Spark"
     )

@@ -14,7 +14,13 @@ from pydantic import BeforeValidator, Field, PrivateAttr
 from redcal_spark.config.addresses import SCHEMES, scheme_of
 from redcal_spark.config.input import Input
 from redcal_spark.config.redaction import Redaction
-from redcal_spark.config.rules import missing_keys, repeats, shared_tables, unequal_sizes
+from redcal_spark.config.rules import (
+    missing_keys,
+    repeats,
+    shared_tables,
+    unequal_sizes,
+    unknown_tie,
+)
 from redcal_spark.config.section import KeyPath, Refusal, Section, as_list
 from redcal_spark.config.storage import StorageOptions
 from redcal_spark.config.tables import SIDE_TABLES, OutputTables, sibling
@@ -113,6 +119,16 @@ class Reconcile(Section):
                     yield (key,), f"is required for {algorithm}"
 
 
+class Mlflow(Section):
+    """Where `run` logs to MLflow; the server is MLFLOW_TRACKING_URI's, as MLflow has it."""
+
+    experiment: Text = Field(description="name of the experiment; it is made if need be")
+    registered_model: Text | None = Field(
+        default=None,
+        description="register the model by this name (three parts: Unity Catalog); null: do not",
+    )
+
+
 class Output(Section):
     """Where the results go."""
 
@@ -131,6 +147,9 @@ class Output(Section):
         default="auto",
         description="HTML file that `run` writes; auto: <table>_report.html for a path; null: none",
     )
+    mlflow: Mlflow | None = Field(
+        default=None, description="log runs and register models in MLflow; null: do not"
+    )
     checkpoint: Text | None = Field(
         default=None,
         description="path of the offset of a stream; null: <table>_checkpoint, for paths",
@@ -140,6 +159,11 @@ class Output(Section):
     )
     normalise: Flag = Field(
         default=False, description="add scores divided by their sum, so that they sum to 1"
+    )
+    tie: Text | None = Field(
+        default="off",
+        description="add <loss>_decision: the agreed action, else that of a model (model_1 or its "
+        "name), the cheaper one, or null; off: none",
     )
     mode: Literal["overwrite", "merge", "append"] = Field(
         default="overwrite",
@@ -288,6 +312,7 @@ class Config(Section):
     @classmethod
     def rules(cls, data: Mapping[str, Any]) -> Iterator[Refusal]:
         yield from missing_keys(data)
+        yield from unknown_tie(data)
         yield from unequal_sizes(data)
         yield from shared_tables(data)
 

@@ -62,6 +62,9 @@ class Columns:
         scores = self.scores(model)
         return (scores,) if isinstance(scores, str) else scores
 
+    def class_name(self, number: int) -> str:
+        return f"class {number}" if self.classes is None else self.classes[number]
+
     def names(self, *, label: bool) -> list[str]:
         """Every column that is read, once."""
         others = [self.label if label else None, self.id]

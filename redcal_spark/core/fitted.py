@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import pyarrow as pa
 
@@ -15,6 +16,7 @@ from redcal_spark.core.patches import PatchLog
 from redcal_spark.core.problem import rules_of
 from redcal_spark.core.reading import BadRows
 from redcal_spark.core.roles import UNKNOWN, Roles
+from redcal_spark.core.serving import Serving
 from redcal_spark.errors import InputError
 
 
@@ -36,6 +38,11 @@ class Fitted:
     @property
     def rules(self) -> Rules:
         return rules_of(self.parameters, self.losses, self.binary, self.columns.n_models)
+
+    @cached_property
+    def serving(self) -> Serving:
+        """The log made ready for few rows at a time."""
+        return Serving(self.rules, self.log, self.n_classes)
 
     def check_layout(self, layout: Layout) -> None:
         if layout.binary != self.binary:

@@ -47,6 +47,9 @@ class Totals(Additive):
     pair_labels: only for an audit, per loss, pair x a1 x a2 x class: label sums by both best
     responses. Empty for a loss that is too large for it.
     paired: only of holdout rows in a history: what the patches so far changed, row by row.
+    touched, moves, move_labels: only of these, and only after the last patch. touched: rows whose
+    scores changed, of model 1, of model 2 and of either. moves: of these, per model and loss, rows
+    by their action before and after; move_labels: their label sums, as in pair_labels.
     """
 
     rows: int
@@ -61,6 +64,9 @@ class Totals(Additive):
     gaps: Ints
     pair_labels: tuple[Ints, ...] = ()
     paired: Paired | None = None
+    touched: tuple[Ints, ...] = ()
+    moves: tuple[Ints, ...] = ()
+    move_labels: tuple[Ints, ...] = ()
 
     def residuals(self, model: int) -> Ints:
         """Sums of y - f, cell x class."""

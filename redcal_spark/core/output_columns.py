@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from redcal_spark.core.columns import Columns, Layout, listed
+from redcal_spark.core.decisions import Tie, decisions
 from redcal_spark.core.fixed_point import Grid, Mask, from_grid
 from redcal_spark.core.kernel import Rules
 from redcal_spark.core.losses import LossFamily
@@ -36,8 +37,9 @@ class OutputNames:
     """The names of the new columns. A suffix of one's own goes on all of them, to avoid clashes.
 
     roles: whether there is a column `split`, as in the rows of every job. normalise: whether there
-    are scores that sum to 1, beside the reconciled ones. skip_missing: rows without a model's
-    scores pass through untouched. carried: the input columns that are kept
+    are scores that sum to 1, beside the reconciled ones. tie: what decides where the models
+    disagree; off: there are no decisions. skip_missing: rows without a model's scores pass through
+    untouched. carried: the input columns that are kept
     beside them; None: all. touched_only: rows whose scores did not change are left out.
     """
 
@@ -46,6 +48,7 @@ class OutputNames:
     suffix: str = SUFFIX
     roles: bool = False
     normalise: bool = False
+    tie: Tie = "off"
     carried: tuple[str, ...] | None = None
     touched_only: bool = False
     skip_missing: bool = False
@@ -83,6 +86,9 @@ class OutputNames:
     def agree(self, loss: str) -> str:
         return f"{loss}_agree{self._tag}"
 
+    def decision(self, loss: str) -> str:
+        return f"{loss}_decision{self._tag}"
+
     @property
     def touched(self) -> str:
         return f"touched{self._tag}"
@@ -101,6 +107,8 @@ class OutputNames:
             for when in ("before", "after"):
                 names += [self.action(loss.name, model, when) for model in self._models]
             names.append(self.agree(loss.name))
+            if self.tie != "off":
+                names.append(self.decision(loss.name))
         names.append(self.touched)
         if self.roles:
             names.append(self.split)
@@ -229,6 +237,9 @@ def added(
         first, *others = (after[place] for after in done.after)
         same = np.logical_and.reduce([first == other for other in others])
         arrays[names.agree(loss.name)] = pa.array(same, mask=_unless(valid))
+        if names.tie != "off":
+            now = [after[place] for after in done.after]
+            arrays[names.decision(loss.name)] = decisions(loss, done.f, now, valid, names.tie)
     arrays[names.touched] = pa.array(np.logical_or.reduce(touched))
     if names.roles:
         arrays[names.split] = roles.column(batch, valid)

@@ -65,15 +65,7 @@ class Problem:
 
     def check(self, gathered: ScanResult, where: str) -> None:
         """Refuse data that cannot be fitted; tell what is odd."""
-        if not gathered.rows:
-            raise InputError(f"{where} has no rows")
-        if self.on_bad_rows == "error":
-            skip = setting("on_bad_rows", "skip")
-            advice = f"\n  ({skip} passes such rows through untouched"
-            if any(kind.startswith(MISSING) for _, kind in gathered.problems.kinds):
-                advice += f", {setting('missing_model', 'skip_row')} those without a model's scores"
-            advice += ")"
-            gathered.problems.raise_if_any(where, advice)
+        self.check_readable(gathered, where)
         if not gathered.fit.rows:
             raise InputError(
                 f"{where} has no rows to fit on: of {gathered.rows:,} rows "
@@ -93,6 +85,18 @@ class Problem:
                 "do not sum to 1 (by more than 0.001); they are used as they are",
                 ScoreWarning,
             )
+
+    def check_readable(self, gathered: ScanResult, where: str) -> None:
+        """Refuse rows that cannot be used, unless they are to be left out."""
+        if not gathered.rows:
+            raise InputError(f"{where} has no rows")
+        if self.on_bad_rows == "error":
+            skip = setting("on_bad_rows", "skip")
+            advice = f"\n  ({skip} passes such rows through untouched"
+            if any(kind.startswith(MISSING) for _, kind in gathered.problems.kinds):
+                advice += f", {setting('missing_model', 'skip_row')} those without a model's scores"
+            advice += ")"
+            gathered.problems.raise_if_any(where, advice)
 
     def doubts(self, gathered: ScanResult) -> list[str]:
         """What to say before a fit that is perhaps not meant, of the rows it would be fitted on."""

@@ -65,7 +65,17 @@ class HashSplit:
         return ~holdout, holdout
 
 
-Split = ColumnSplit | HashSplit
+@dataclass(frozen=True)
+class HoldoutOnly:
+    """Every row is held out: nothing is fitted, a model is looked at. column: any that is read."""
+
+    column: str
+
+    def masks(self, batch: pa.RecordBatch) -> tuple[Mask, Mask]:
+        return np.zeros(batch.num_rows, np.bool_), np.ones(batch.num_rows, np.bool_)
+
+
+Split = ColumnSplit | HashSplit | HoldoutOnly
 
 
 def check_split(split: Split, schema: pa.Schema, where: str) -> None:

@@ -7,14 +7,16 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Literal
 
+from redcal_spark.backends.backend import Scan
 from redcal_spark.certificate.certify import DELTA, Certificate, certify
 from redcal_spark.core.fixed_point import BITS
 from redcal_spark.core.history import Point
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.metrics import Metrics
-from redcal_spark.core.patches import PatchLog
 from redcal_spark.errors import RunError, UsageError
+from redcal_spark.model.named_log import NamedLog
 from redcal_spark.model.pair import ReconciledPair
+from redcal_spark.settings import setting
 
 Guard = Literal["off", "report", "best_prefix"]
 Histories = dict[str, list[Point]]
@@ -54,7 +56,7 @@ def cut(pair: ReconciledPair, steps: int) -> ReconciledPair:
     after = pair.log[steps]
     if after.kind == "calibrate" and after.round is not None:
         raise UsageError(f"{steps} patches end inside round {after.round}, not at a round's end")
-    return replace(pair, log=PatchLog(pair.log[:steps]), status="cut")
+    return replace(pair, log=NamedLog(pair.log[:steps]), status="cut")
 
 
 def warning(points: Sequence[Point], losses: LossFamily) -> str | None:
@@ -71,7 +73,7 @@ def warning(points: Sequence[Point], losses: LossFamily) -> str | None:
         ending += f" ({rounds:,} rounds)" if rounds > 1 else " (1 round)"
     return (
         f"{ending} raised the mean loss on holdout rows from {low:.6g} to {high:.6g} (rescaled to "
-        f"[0, 1]); reconcile.guard: best_prefix would keep the first {best.steps:,}"
+        f"[0, 1]); {setting('guard', 'best_prefix')} would keep the first {best.steps:,}"
     )
 
 
@@ -112,6 +114,17 @@ def verdict(
             )
         )
     return replace(pair, certificate=certificate), kept
+
+
+def counted(scan: Scan, pair: ReconciledPair, histories: Histories) -> Histories:
+    """The histories with what was moved by the patches that were kept: a pass, if some were not."""
+    points = histories.get("holdout")
+    if not points or not pair.log or points[-1].totals.touched:
+        return histories
+    last = scan.histories(pair, histories["fit"])["holdout"][-1].totals
+    sums = {name: getattr(last, name) for name in ("touched", "moves", "move_labels")}
+    end = replace(points[-1], totals=replace(points[-1].totals, **sums))
+    return histories | {"holdout": [*points[:-1], end]}
 
 
 def failures(certificate: Certificate, models: Sequence[str] | None = None) -> list[str]:

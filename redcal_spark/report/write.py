@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal, get_args
 
 from redcal_spark.atomic_write import write_whole
 from redcal_spark.backends.location import Location, told
@@ -11,8 +12,18 @@ from redcal_spark.config.schema import Config
 from redcal_spark.config.tables import sibling
 from redcal_spark.errors import UsageError
 from redcal_spark.report.data import Report
+from redcal_spark.report.markdown import render_markdown
 from redcal_spark.report.page import render
+from redcal_spark.report.pdf import find_browser, printed
 
+Format = Literal["html", "md", "pdf"]
+ENDINGS: dict[str, Format] = {
+    ".html": "html",
+    ".htm": "html",
+    ".md": "md",
+    ".markdown": "md",
+    ".pdf": "pdf",
+}
 ELSEWHERE = "redcal_report.html"
 HEAD = 8_192  # bytes of a report that have its title
 
@@ -26,20 +37,36 @@ def place_after_run(config: Config) -> Location | None:
     return None if name is None else Location(name, config.storage_options.given)
 
 
-def place_on_demand(config: Config, given: str | None = None) -> Location:
-    """Where `redcal report` writes. given: by its option."""
-    if given is None and (usual := place_after_run(config)) is not None:
-        return usual
-    name = given or _beside(config.output.table) or ELSEWHERE
-    return Location(name, config.storage_options.given)
+def place_on_demand(config: Config, given: str | None = None, form: Format = "html") -> Location:
+    """Where `redcal report` writes. given: by its option. form: of the report."""
+    usual = place_after_run(config)
+    name = usual.name if usual is not None else _beside(config.output.table) or ELSEWHERE
+    if form != "html":
+        name = f"{name.removesuffix(Path(name).suffix)}.{form}"
+    return Location(given or name, config.storage_options.given)
 
 
-def write_report(report: Report, place: Location) -> None:
+def format_of(path: str | None, asked: str | None) -> Format:
+    """The form that is asked for by name, or by the ending of the file."""
+    ending = ENDINGS.get(Path(path or "").suffix.lower())
+    if asked is None:
+        return ending or "html"
+    form: Format = next(known for known in get_args(Format) if known == asked)
+    if ending is not None and ending != form:
+        raise UsageError(f"-o {path} ends as {ending}, and --format says {form}: leave one out")
+    return form
+
+
+def write_report(report: Report, place: Location, form: Format = "html") -> None:
     """Write the report of a run, whole or not at all."""
-    page = render(report)
+    browser = find_browser() if form == "pdf" else None
+    page = render_markdown(report) if form == "md" else render(report)
+    paper = None if browser is None else printed(page, browser)
     try:
         if place.is_address:
-            place.write(page.encode())
+            place.write(page.encode() if paper is None else paper)
+        elif paper is not None:
+            write_whole(place.name, lambda file: file.buffer.write(paper))
         else:
             write_whole(place.name, lambda file: file.write(page))
     except OSError as err:

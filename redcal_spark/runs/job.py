@@ -106,8 +106,10 @@ class Job:
         output = tree["output"] | self.tables._asdict()
         del output["report"]  # the rows are the same, whoever reads of them
         del output["writer"]  # nor whoever writes them
+        del output["mlflow"]  # nor who is told
         # as before there were such keys
-        for key, usual in (("normalise", False), ("columns", None), ("rows", "all")):
+        known = {"normalise": False, "tie": "off", "columns": None, "rows": "all"}
+        for key, usual in known.items():
             if output[key] == usual:
                 del output[key]
         for key, default in (("models", None), ("missing_model", "error")):

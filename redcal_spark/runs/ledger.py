@@ -17,7 +17,7 @@ from redcal_spark.backends.store import Commit, Store
 from redcal_spark.config.redaction import Redaction
 from redcal_spark.errors import RunError, UsageError
 from redcal_spark.model.model_file import SCHEMA_VERSION
-from redcal_spark.runs import words_of_0_1
+from redcal_spark.runs import comments, words_of_0_1
 
 RUNS_SCHEMA_VERSION = 4
 FINISHED = ("converged", "capped", "stalled", "cut")
@@ -110,8 +110,10 @@ TYPES = {
     "float": pa.float64(),
     "datetime": pa.timestamp("us", "UTC"),
 }
-SCHEMA = pa.schema(
-    [(column.name, TYPES[str(column.type).removesuffix(" | None")]) for column in fields(RunRow)]
+SCHEMA = comments.RUNS.on(
+    pa.schema(
+        [(each.name, TYPES[str(each.type).removesuffix(" | None")]) for each in fields(RunRow)]
+    )
 )
 
 

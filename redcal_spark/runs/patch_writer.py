@@ -77,6 +77,8 @@ class Progress:
                 raise self._distrusted(f"but number {number} is not what its input gives")
             self._saved = number + 1, zero_calibrations
             return
+        if not self._waiting:  # a scan may have taken longer than that
+            self._due = max(self._due, time.monotonic() + EVERY)
         self._waiting.append(patch)
         if time.monotonic() >= self._due:
             self.save()

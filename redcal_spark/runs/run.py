@@ -19,7 +19,7 @@ from redcal_spark.core.patches import Patch, PatchLog
 from redcal_spark.core.roles import Roles
 from redcal_spark.errors import RedcalError, ScratchError
 from redcal_spark.model.fit import fit_scanned
-from redcal_spark.model.guard import Histories, verdict
+from redcal_spark.model.guard import Histories, counted, verdict
 from redcal_spark.model.pair import ReconciledPair
 from redcal_spark.runs import signals
 from redcal_spark.runs.claim import Claim
@@ -159,7 +159,8 @@ class Run:
             histories = scan.histories(pair, self._all_seen(pair.log))
             made.rows = scan.replayed
             guard, delta = job.config.reconcile.guard, job.reconciler.delta
-            return verdict(pair, histories, guard, job.listener.note, delta)
+            pair, histories = verdict(pair, histories, guard, job.listener.note, delta)
+            return pair, counted(scan, pair, histories)
 
     def _all_seen(self, log: PatchLog) -> list[Point] | None:
         """The points of the fitting rows, if all were taken: rounds only, each measured."""

@@ -23,7 +23,7 @@ FEW = [case for case in cases.ALL if case.partitions < 64]
 MANY = Case("decision_calibration", 10, 5, 64, "shuffled", "none", "files")
 CHOSEN, EDGES = [*cases.cover(FEW), MANY], list(edge_cases())
 ON_SPARK = {"half_up_and_half_down", "masses_tie_at_eta", "masses_tie", "reconcile_tie"}
-if backends.name() == "classic":
+if backends.whole():
     LATER = [case for case in cases.ALL if case not in CHOSEN]
 else:  # a process of its own, and slower
     some = CHOSEN[:6]

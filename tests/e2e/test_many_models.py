@@ -236,7 +236,7 @@ def test_apply_in_python(three: Work) -> None:
     rows = pair.apply(table, missing_model="skip_row")
     assert [i for i, valid in enumerate(rows["valid"].to_pylist()) if not valid] == [3, 5]
     with pytest.raises(UsageError, match="must be 'error' or 'skip_row', got 'drop'"):
-        pair.apply(table, missing_model="drop")  # type: ignore[arg-type]
+        pair.apply(table, missing_model="drop")  # type: ignore[call-overload]
 
 
 # --- tables of their own, and refusals ------------------------------------------------------------

@@ -21,6 +21,7 @@ from redcal_spark.backends.local.store import DeltaRsStore
 from redcal_spark.backends.names import Place
 from redcal_spark.backends.spark.merge import USER_METADATA
 from redcal_spark.backends.spark.store import SparkStore
+from redcal_spark.backends.spark.tables import frame_of
 from redcal_spark.backends.store import Commit
 from redcal_spark.backends.target import Target
 from redcal_spark.errors import InputError, RunError, UsageError
@@ -73,7 +74,7 @@ def put(
 ) -> int:
     """Put rows that are here into their table, through either store."""
     if isinstance(store, SparkStore):
-        return store.put_frame(target, store.frame_of(schema, batches), commit)[0]
+        return store.put_frame(target, frame_of(store.spark, schema, batches), commit)[0]
     return store.put(target, schema, batches, commit)
 
 

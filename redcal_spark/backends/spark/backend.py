@@ -11,10 +11,12 @@ from pyspark.sql.functions import col
 from pyspark.sql.types import StructField, StructType
 
 from redcal_spark.backends.backend import AtEnd, Progress
+from redcal_spark.backends.comments import of_rows
 from redcal_spark.backends.counters import Counters
 from redcal_spark.backends.inputs import columns_read
 from redcal_spark.backends.names import quoted
 from redcal_spark.backends.object_stores import Options
+from redcal_spark.backends.spark.arrow_batches import warn_of_large_batches
 from redcal_spark.backends.spark.direct_read import NotDirect, direct_source
 from redcal_spark.backends.spark.direct_write import (
     check_direct,
@@ -40,6 +42,7 @@ from redcal_spark.backends.spark.scan import SparkScan
 from redcal_spark.backends.spark.scratch import Scratch
 from redcal_spark.backends.spark.ship import ship_package
 from redcal_spark.backends.spark.source import Source, frame_source
+from redcal_spark.backends.spark.spark_version import need_spark_4
 from redcal_spark.backends.spark.store import SparkStore
 from redcal_spark.backends.spark.stream import SparkStream, stream_of
 from redcal_spark.backends.spark.tables import SparkTable, explained, refused
@@ -87,6 +90,7 @@ class SparkBackend:
         read: Read = "auto",
         options: Options | None = None,
     ):
+        need_spark_4(spark)
         self.store = SparkStore(spark, options)
         self._options = options
         self.counters = Counters()
@@ -139,6 +143,8 @@ class SparkBackend:
         heard: Growing,
         total: int | None,
     ) -> SparkScan:
+        if isinstance(rows, DataFrame):
+            warn_of_large_batches(self._spark, layout)
         scratch = Scratch(self._spark, self._scratch, self.counters, self._options)
         room = self._budget, self._threads
         try:
@@ -243,7 +249,9 @@ class SparkBackend:
         new = plain_text(source.frame.mapInArrow(task, StructType(fields)), fields)
         self.store.check_rows(target, arrow_schema(new))
         at_end()
-        version, written = self.store.put_frame(target, new, commit)
+        pair = made[0]
+        said = of_rows(target.names(pair.columns, pair.losses))
+        version, written = self.store.put_frame(target, new, commit, said)
         read = _frame(table).frame.count() if target.touched_only else written
         return version, read, written
 

@@ -21,11 +21,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, expr
 
+from redcal_spark.backends.comments import UNSAID, Comments
 from redcal_spark.backends.local.folders import missing_folders, remove_empty
 from redcal_spark.backends.local.store import DeltaRsStore
 from redcal_spark.backends.location import told
 from redcal_spark.backends.names import Place, quoted
 from redcal_spark.backends.object_stores import Options
+from redcal_spark.backends.spark.catalog import commented, described
 from redcal_spark.backends.spark.errors import is_sparks, message_of
 from redcal_spark.backends.spark.merge import saying
 from redcal_spark.backends.spark.scratch import remove_folder
@@ -150,7 +152,7 @@ class SparkSmallTables:
             if not insert:
                 return 0
             self._made[name] = missing_folders(place.name) if place.is_path else []
-            self._create(place, name, source.limit(0))
+            self._create(place, name, source.limit(0), Comments.of(rows.schema))
         columns = self._columns.get(place.sql) or set(self._frame(place).columns)
         equal = " and ".join(f"source.{quoted(s)} = target.{quoted(t)}" for t, s in same.items())
         evolving = not {*rows.column_names} <= columns  # a ledger of an earlier release
@@ -249,9 +251,11 @@ class SparkSmallTables:
         remove_folder(place.name)
         remove_empty(self._made.pop(name, []))
 
-    def _create(self, place: Place, name: str, empty: DataFrame) -> None:
+    def _create(self, place: Place, name: str, empty: DataFrame, said: Comments = UNSAID) -> None:
         """An empty table, unless someone else has made it meanwhile."""
-        writer = empty.write.format("delta").mode("ignore")
+        if place.is_path:
+            said = UNSAID
+        writer = described(commented(empty, said).write.format("delta").mode("ignore"), said)
         try:
             if place.is_path:
                 writer.save(place.name)

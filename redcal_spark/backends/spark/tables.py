@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, TypeVar
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import (
     ArrayType,
@@ -21,6 +21,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from redcal_spark.backends.delta_types import delta_schema
 from redcal_spark.backends.local.delta_read import DeltaRsTable
 from redcal_spark.backends.local.files import FileTable
 from redcal_spark.backends.names import quoted
@@ -163,6 +164,16 @@ def spark_types(schema: pa.Schema) -> StructType:
     """The schema in Spark's types. Times without a zone stay without one."""
     fields = [(field.name, from_arrow_type(field.type, True)) for field in schema]
     return StructType([StructField(name, kind, True) for name, kind in fields])
+
+
+def frame_of(
+    spark: SparkSession, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
+) -> DataFrame:
+    """Rows that are at the driver as a frame, in the types that the embedded store writes."""
+    stored = delta_schema(schema)
+    table = pa.Table.from_batches(list(batches), schema).cast(stored)
+    rows: Any = table if table.num_rows else []  # PySpark takes no empty table
+    return spark.createDataFrame(rows, spark_types(stored))
 
 
 def texts_for_fractions(kinds: StructType) -> StructType:
