@@ -6,7 +6,6 @@ import argparse
 import json
 import os
 from dataclasses import asdict, replace
-from pathlib import Path
 
 from redcal_spark.atomic_write import write_whole
 from redcal_spark.cli.compare_tables import comparison_tables
@@ -37,7 +36,7 @@ from redcal_spark.registry import runs as registry
 from redcal_spark.report.compare_chart import check_chart, write_chart
 from redcal_spark.report.data import Report
 from redcal_spark.report.pdf import find_browser
-from redcal_spark.report.write import format_of, path_on_demand, write_report
+from redcal_spark.report.write import format_of, place_on_demand, write_report
 from redcal_spark.runs import start
 from redcal_spark.runs.claim import is_dead
 from redcal_spark.runs.compare import compare_job
@@ -248,14 +247,12 @@ def report(options: argparse.Namespace) -> int:
         find_browser()  # before anything is read
     job = job_of(options)
     row = job.find(options.run)
-    path = path_on_demand(job.config.output) if given is None else Path(given)
-    if given is None and form != "html":
-        path = path.with_suffix(f".{form}")
-    write_report(Report.of(job.store, job.tables, row), path, form)
+    place = place_on_demand(job.config, given, form)
+    write_report(Report.of(job.store, job.tables, row), place, form)
     if given is not None:  # the one beside the table is the newest run's, whichever that is
         record_export(job, row, given)
-    data = {"run_id": row.run_id, "report": str(path)}
-    return show(options, data, f"report of run {row.run_id} in {path}")
+    data = {"run_id": row.run_id, "report": place.name}
+    return show(options, data, f"report of run {row.run_id} in {place.name}")
 
 
 def view(options: argparse.Namespace) -> int:

@@ -103,7 +103,7 @@ class Job:
     @cached_property
     def digest(self) -> str:
         """Of the configuration, with variables resolved and defaults filled in."""
-        tree = self.config.model_dump(mode="json")
+        tree = self.config.model_dump(mode="json", exclude={"storage_options"})
         output = tree["output"] | self.tables._asdict()
         del output["report"]  # the rows are the same, whoever reads of them
         del output["writer"]  # nor whoever writes them

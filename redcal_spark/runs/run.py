@@ -37,6 +37,7 @@ from redcal_spark.runs.tables import (
     measured_in,
     metrics_table,
 )
+from redcal_spark.runs.turns import in_turn
 
 
 class Run:
@@ -235,6 +236,7 @@ class Run:
             self.phase("apply", job.input.count()),
             self._counters.timed("apply") as made,
             job.blaming_changes(self.identity),
+            in_turn(job),
         ):
             self.written[job.tables.table], written = job.work.write_rows(
                 job.input,

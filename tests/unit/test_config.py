@@ -426,7 +426,8 @@ YAML_PROBLEMS: list[tuple[str | bytes, str]] = [
     ("# nothing but this\n", "x.yaml: is empty"),
     (
         "- a\n",
-        "x.yaml: must be a mapping (input, losses, reconcile, output, engine), not a list",
+        "x.yaml: must be a mapping (input, losses, reconcile, output, engine, storage_options), "
+        "not a list",
     ),
     (b"a: \xff\n", "x.yaml, line 1: is not UTF-8 text"),
     (b"#" * (2**20 + 1), "x.yaml: is larger than 1 MiB"),
