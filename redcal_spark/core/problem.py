@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 
 from redcal_spark.core.columns import Columns, Layout
+from redcal_spark.core.events import pairs_of
 from redcal_spark.core.fixed_point import BITS, MAX_ROWS, exact
 from redcal_spark.core.kernel import Rules
 from redcal_spark.core.losses import LossFamily
@@ -21,11 +22,13 @@ from redcal_spark.core.reading import MISSING
 from redcal_spark.core.scan import Scanner, ScanResult
 from redcal_spark.core.splits import Split
 from redcal_spark.core.tuned import Tuned
-from redcal_spark.errors import InputError, ScoreWarning, warn
+from redcal_spark.errors import InputError, ScoreWarning, UsageError, warn
 from redcal_spark.settings import TUNE_ROWS, setting
 
 FAR = 10  # a beta so many times below `auto` fits noise
 FEW = 100  # rows to fit on
+MAX_LINES = 4_096  # losses x pairs of models, of each of which a row keeps its event
+MAX_EVENTS = 1 << 24  # of all losses and pairs, which are counted
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,6 +141,18 @@ def rules_of(parameters: Parameters, losses: LossFamily, binary: bool, models: i
         return Rules(losses, thresholds, int(alpha * (1 << BITS) // 1), binary, models)
     thresholds = tuple(loss.threshold(alpha) for loss in losses.losses)
     return Rules(losses, thresholds, None, binary, models)
+
+
+def check_size(losses: LossFamily, models: int) -> None:
+    """Refuse what memory could not hold: an event for every row, loss and pair, and its counts."""
+    pairs = len(pairs_of(models))
+    lines, events = pairs * len(losses), pairs * sum(x.n_actions**2 for x in losses.losses)
+    if models > 2 and (lines > MAX_LINES or events > MAX_EVENTS):
+        raise UsageError(
+            f"{models} models make {pairs} pairs; with {plural(len(losses), 'loss', 'losses')} "
+            f"there are {lines:,} comparisons of a row and {events:,} events, and at most "
+            f"{MAX_LINES:,} and {MAX_EVENTS:,} can be held: take fewer models, losses or actions"
+        )
 
 
 def few_rows(parameters: Parameters, rows: int) -> str | None:

@@ -11,7 +11,7 @@ from redcal_spark.core.columns import Columns, ScoreColumns
 from redcal_spark.core.fixed_point import exact
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.parameters import Parameters
-from redcal_spark.core.problem import Problem
+from redcal_spark.core.problem import Problem, check_size
 from redcal_spark.errors import FitWarning, UsageError, warn
 from redcal_spark.model.applying import MissingModel, check_missing_model
 from redcal_spark.model.evidence import Evidence
@@ -117,6 +117,7 @@ class Reconciler(Params):
         names = family.classes if classes is None else tuple(map(str, classes))
         sources, model_names = _models(models, model_1, model_2)
         columns = Columns(sources, label, id, names, model_names)
+        check_size(family, columns.n_models)
         self._any_models = models is model_1 is model_2 is None
         if on_bad_rows not in ("error", "skip"):
             raise UsageError(f"on_bad_rows: must be 'error' or 'skip', got {on_bad_rows!r}")
@@ -193,6 +194,7 @@ class Reconciler(Params):
         if not arrays or not self._any_models or len(given.data) == self.columns.n_models:
             return self.problem
         check_count(len(given.data))
+        check_size(self.losses, len(given.data))
         names = tuple(f"model_{i}" for i in range(1, len(given.data) + 1))
         return replace(self.problem, columns=replace(self.columns, models=names))
 
