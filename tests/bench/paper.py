@@ -305,7 +305,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             everything[experiment.key] = run_all(experiment, to, draws)
     summaries = {key: paper_summary.summary(found) for key, found in everything.items()}
     (to / "summary.json").write_text(json.dumps(summaries), encoding="utf-8")
-    tables = paper_summary.results_table(everything), paper_summary.claims_table(everything)
+    tables = (
+        paper_summary.results_table(everything),
+        paper_summary.claims_table(everything),
+        paper_summary.level_table(everything),
+    )
     print("\n\n".join(tables))
     if given.save is not None:
         save_printed(given.save, "python -m tests.bench paper", machine(), "\n\n".join(tables))
