@@ -26,6 +26,8 @@ KEYS = {
     "label": "input.label",
     "id": "input.id",
     "classes": "input.classes",
+    "weight": "input.weight",
+    "weight_unit": "input.weight_unit",
     "on_bad_rows": "input.on_bad_rows",
     "algorithm": "reconcile.algorithm",
     "alpha": "reconcile.alpha",

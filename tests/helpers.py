@@ -58,8 +58,10 @@ def reconciler(problem: Problem, threads: int = 1, **options: Any) -> Reconciler
     given = {
         name: getattr(problem, name)
         for name in Problem.__dataclass_fields__
-        if name not in ("f1", "f2", "y")
+        if name not in ("f1", "f2", "y", "w")
     }
+    if problem.w is not None:
+        given["weight"] = "weight"
     with quietly():
         return Reconciler(threads=threads, **given | options)
 
@@ -75,7 +77,8 @@ def arrays(problem: Problem) -> tuple[Array, Array, Any]:
 def fit(problem: Problem, threads: int = 1) -> ReconciledPair:
     """By the public way."""
     with quietly():
-        return reconciler(problem, threads).fit(*arrays(problem))
+        weight = None if problem.w is None else np.array(problem.w)
+        return reconciler(problem, threads).fit(*arrays(problem), weight=weight)
 
 
 def apply(pair: ReconciledPair, problem: Problem) -> tuple[Any, Any]:
@@ -112,6 +115,8 @@ def batches_of(problem: Problem, sizes: Sequence[int]) -> list[pa.RecordBatch]:
     """The problem as a table cut into batches of these sizes; the last takes what is left."""
     f1, f2, y = arrays(problem)
     columns = {"model_1": f1, "model_2": f2, "label": y}
+    if problem.w is not None:
+        columns["weight"] = np.array(problem.w)
     table = pa.table({name: _column(values) for name, values in columns.items()})
     ends = [0, *(end for end in np.cumsum(sizes).tolist() if end < len(f1)), len(f1)]
     return [table.slice(a, b - a).combine_chunks().to_batches()[0] for a, b in pairwise(ends)]
@@ -181,6 +186,7 @@ def reordered(problem: Problem, order: Sequence[int]) -> Problem:
         f1=[problem.f1[i] for i in order],
         f2=[problem.f2[i] for i in order],
         y=[problem.y[i] for i in order],
+        w=None if problem.w is None else [problem.w[i] for i in order],
     )
 
 
@@ -200,7 +206,7 @@ def brier(f: Grid, y: Grid) -> Fraction:
 
 def parameters_of(problem: Problem) -> dict[str, Any]:
     """Everything but the rows."""
-    return {k: v for k, v in asdict(problem).items() if k not in ("f1", "f2", "y")}
+    return {k: v for k, v in asdict(problem).items() if k not in ("f1", "f2", "y", "w")}
 
 
 def refused(kind: type[Exception], action: Callable[[], Any]) -> str:
@@ -216,7 +222,13 @@ def block_of(problem: Problem) -> Block:
     """All rows of the problem on the grid, labels as vectors."""
     f1, f2 = oracle.grid_scores(problem.f1), oracle.grid_scores(problem.f2)
     y = oracle.grid_labels(problem)
-    return Block(*(np.array(rows, dtype=np.int32) for rows in (f1, f2, y)))
+    one, two, labels = (np.array(rows, dtype=np.int32) for rows in (f1, f2, y))
+    return Block(one, two, labels, oracle_weights(problem))
+
+
+def oracle_weights(problem: Problem) -> Array | None:
+    """The weights as whole numbers, or None where every row counts once."""
+    return None if problem.w is None else np.array(oracle.weights(problem), np.int64)
 
 
 def squared_error(f: Array, y: Array) -> int:

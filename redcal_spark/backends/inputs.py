@@ -39,7 +39,11 @@ def open_input(store: Store, given: Input) -> tuple[Table, Columns]:
     own = [c for m in (1, 2) if given.score_table(m) is None for c in given.score_columns(m)]
     main = store.open(given.table, given.version, given.separator, own)
     names = [_scores(given, model, main.schema.names) for model in (1, 2)]
-    columns = Columns(names[0], names[1], given.label, given.id, given.classes)
+    columns = Columns(
+        *(names[0], names[1], given.label, given.id, given.classes),
+        weight=given.weight,
+        weight_unit=given.weight_unit,
+    )
     sides = []
     for model in (1, 2):
         own_table = given.score_table(model)

@@ -84,7 +84,7 @@ def enough_rows(case: Case, delta: Fraction) -> Iterator[Check]:
         actions=max(loss.n_actions for loss in losses.losses),
         delta=delta,
     )
-    rows = Fraction(case.pair.rows)
+    rows = case.pair.effective
     for name, promise, bound in (
         ("rows_for_masses", "event masses stay below 2 eta", needed.masses),
         ("rows_for_losses", "losses rise by at most twice the bound", needed.losses),

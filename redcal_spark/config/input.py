@@ -15,6 +15,7 @@ from redcal_spark.config.values import (
     Cell,
     ColumnNames,
     Fraction,
+    Positive,
     Separator,
     Text,
     TextOrList,
@@ -111,6 +112,12 @@ class Input(Section):
         default=None, description="column that identifies a row; needed to join and hash"
     )
     label: Text = Field(description="the outcome: class index, class name, 0/1, or an array")
+    weight: Text | None = Field(
+        default=None, description="column of weights: a row of weight w counts as w rows"
+    )
+    weight_unit: Positive = Field(
+        default=1.0, description="weights are whole multiples of it: 0.1 for 0.3 and 2.5"
+    )
     model_1: Scores = Field(
         description="scores of the first model: a column, one per class, or a table"
     )
@@ -153,6 +160,10 @@ class Input(Section):
         if reasons and data.get("id") is None:
             yield ("id",), f"is required {' and '.join(reasons)}"
         yield from repeats("classes", data.get("classes"))
+        if data.get("weight") is None and data.get("weight_unit", 1) != 1:
+            yield ("weight_unit",), "says nothing without weight"
+        if data.get("weight") is not None and data["weight"] == data.get("label"):
+            yield ("weight",), "is the same column as label"
         sources = []
         for key in MODELS:
             scores = data.get(key)

@@ -60,7 +60,9 @@ def is_polars(data: Any) -> bool:
     return any(kind.__module__.partition(".")[0] == "polars" for kind in type(data).__mro__)
 
 
-def from_numpy(columns: Columns, model_1: Any, model_2: Any, label: Any = None) -> pa.Table:
+def from_numpy(
+    columns: Columns, model_1: Any, model_2: Any, label: Any = None, weight: Any = None
+) -> pa.Table:
     """Arrays as the columns that the reconciler was told of."""
     arrays = {
         _only(columns.model_1): _array(model_1, "the scores of model 1"),
@@ -68,6 +70,8 @@ def from_numpy(columns: Columns, model_1: Any, model_2: Any, label: Any = None) 
     }
     if label is not None:
         arrays[columns.label] = _known(_array(label, "the labels"))
+    if weight is not None and columns.weight is not None:
+        arrays[columns.weight] = _array(weight, "the weights")
     lengths = {len(a) for a in arrays.values()}
     if len(lengths) > 1:
         sizes = ", ".join(f"{name}: {len(a)}" for name, a in arrays.items())

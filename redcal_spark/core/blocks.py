@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from redcal_spark.core.fixed_point import ONE, Floats, Grid
+from redcal_spark.core.fixed_point import ONE, Floats, Grid, Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,11 +17,13 @@ class Block:
     """Both models' scores on some rows and, where known, their labels.
 
     f1, f2: int32, n x d. y: class indices (n), or vectors on the grid (n x d), or None.
+    w: weights, above 0; None where every row counts once.
     """
 
     f1: Grid
     f2: Grid
     y: Grid | None = None
+    w: Ints | None = None
 
     @property
     def rows(self) -> int:
@@ -33,16 +35,21 @@ class Block:
 
     @property
     def nbytes(self) -> int:
-        return self.f1.nbytes + self.f2.nbytes + (0 if self.y is None else self.y.nbytes)
+        return sum(a.nbytes for a in (self.f1, self.f2, self.y, self.w) if a is not None)
+
+    @property
+    def weight(self) -> int:
+        """As how many rows these count."""
+        return self.rows if self.w is None else int(self.w.sum())
 
     def take(self, rows: npt.NDArray[Any] | slice) -> Block:
         """The chosen rows: by slice (a view), mask or indices."""
         if isinstance(rows, np.ndarray) and rows.dtype == np.bool_:
             rows = np.flatnonzero(rows)
+        columns = (self.f1, self.f2, self.y, self.w)
         if isinstance(rows, slice):
-            return Block(self.f1[rows], self.f2[rows], None if self.y is None else self.y[rows])
-        y = None if self.y is None else self.y.take(rows, axis=0)
-        return Block(self.f1.take(rows, axis=0), self.f2.take(rows, axis=0), y)
+            return Block(*(_of(a, lambda a: a[rows]) for a in columns))
+        return Block(*(_of(a, lambda a: a.take(rows, axis=0)) for a in columns))
 
     def pieces(self, rows: int) -> list[Block]:
         """Views of at most so many rows each, to be worked on by several threads."""
@@ -52,12 +59,12 @@ class Block:
     def concat(cls, blocks: Sequence[Block]) -> Block:
         if len(blocks) == 1:
             return blocks[0]
-        y = None
-        if blocks[0].y is not None:
-            y = np.concatenate([b.y for b in blocks if b.y is not None])
-        return cls(
-            np.concatenate([b.f1 for b in blocks]), np.concatenate([b.f2 for b in blocks]), y
-        )
+        columns = zip(*((b.f1, b.f2, b.y, b.w) for b in blocks), strict=True)
+        return cls(*(None if c[0] is None else np.concatenate(c) for c in columns))  # type: ignore[arg-type]
+
+
+def _of(column: Any, how: Callable[[Any], Any]) -> Any:
+    return None if column is None else how(column)
 
 
 def label_rows(y: Grid, n_classes: int) -> Floats:

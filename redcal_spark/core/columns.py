@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from redcal_spark.core.fixed_point import exact
 from redcal_spark.errors import InputError
 from redcal_spark.settings import MAX_CLASSES, setting
 
@@ -30,6 +32,13 @@ class Columns:
     label: str = "label"
     id: str | None = None
     classes: tuple[str, ...] | None = None
+    weight: str | None = None
+    weight_unit: float = 1.0
+
+    @property
+    def unit(self) -> Fraction:
+        """What weights are multiples of: the decimal that the user wrote."""
+        return exact(self.weight_unit)
 
     def scores(self, model: int) -> ScoreColumns:
         return self.model_1 if model == 1 else self.model_2
@@ -39,8 +48,8 @@ class Columns:
         return (scores,) if isinstance(scores, str) else scores
 
     def names(self, *, label: bool) -> list[str]:
-        """Every column that is read, once."""
-        others = [self.label if label else None, self.id]
+        """Every column that is read, once: weights with the labels."""
+        others = [self.label if label else None, self.weight if label else None, self.id]
         names = [*self.of_model(1), *self.of_model(2), *others]
         return list(dict.fromkeys(name for name in names if name is not None))
 
@@ -98,7 +107,7 @@ def plan(
     label: LabelForm | None = None
     if labels:
         label, problem = _label_form(schema, columns, first)
-        problems += problem
+        problems += problem + _weight_problems(schema, columns, first)
     if not problems:
         problems += _width_problems(columns, forms, widths, n_classes)
     if problems:
@@ -113,6 +122,15 @@ def _id_problems(schema: pa.Schema, columns: Columns) -> list[str]:
     if columns.id is None or not pa.types.is_nested(kind := schema.field(columns.id).type):
         return []
     return [f"id column {columns.id!r} has type {kind}; an id is one text, number or date"]
+
+
+def _weight_problems(
+    schema: pa.Schema, columns: Columns, first: pa.RecordBatch | None
+) -> list[str]:
+    if columns.weight is None or _is_number(kind := schema.field(columns.weight).type):
+        return []
+    shown = _such_as(columns.weight, first)
+    return [f"weight column {columns.weight!r} has type {kind}; weights are numbers{shown}"]
 
 
 def listed(names: Sequence[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 import pyarrow as pa
 
@@ -15,6 +16,7 @@ from redcal_spark.core.patches import PatchLog
 from redcal_spark.core.problem import rules_of
 from redcal_spark.core.reading import BadRows
 from redcal_spark.core.roles import UNKNOWN, Roles
+from redcal_spark.core.weights import Weights
 from redcal_spark.errors import InputError
 
 
@@ -32,6 +34,14 @@ class Fitted:
     status: Status
     log: PatchLog
     zero_calibrations: int
+    weights: Weights | None = None  # of the fitting rows, whose sum is `rows`
+
+    @property
+    def effective(self) -> Fraction:
+        """As many rows of equal weight would say as much as those it was fitted on."""
+        if self.weights is None:
+            return Fraction(self.rows)
+        return Fraction(self.rows**2, self.weights.squares)
 
     @property
     def rules(self) -> Rules:

@@ -78,8 +78,8 @@ def history(
     fitted: how many rows the log was fitted on, which decides where to measure: by default `start`
     is of these. holdout: the rows are none of them, and what changed is paired row by row.
     """
-    cut = segments(log, start.rows if fitted is None else fitted)
-    measured = Measured(cut, rules, start.optimum.shape[1], holdout is not None)
+    cut = segments(log, start.counted if fitted is None else fitted)
+    measured = Measured(cut, rules, start.optimum.shape[1], holdout)
 
     def replayed(scan: BlockScan) -> list[Totals]:
         return measured.changes(scan.active, scan.own_classified())
@@ -92,15 +92,22 @@ class Holdout:
     """What must be known of holdout rows, whether or not the log touches any."""
 
     vectors: bool  # labels are vectors
+    heaviest: int = 1  # the largest weight
 
 
 class Measured:
     """A log in segments, ready to be replayed on blocks of rows."""
 
-    def __init__(self, cut: Sequence[Sequence[Patch]], rules: Rules, d: int, paired: bool):
+    def __init__(
+        self, cut: Sequence[Sequence[Patch]], rules: Rules, d: int, holdout: Holdout | None
+    ):
         self.cut = cut
         self.rules = rules
-        self.ranges = brier_ranges(cut, d, rules.binary) if paired else None
+        self.ranges: list[Range] | None = None
+        if holdout is not None:
+            self._heaviest = holdout.heaviest
+            ranges = brier_ranges(cut, d, rules.binary)
+            self.ranges = [within.times(holdout.heaviest) for within in ranges]
 
     def changes(self, block: Block, classified: Classified | None = None) -> list[Totals]:
         """What every segment changed on some rows.
@@ -111,7 +118,8 @@ class Measured:
         rows = Rows(block, self.rules, classified)
         if self.ranges is None:
             return [_advance(segment, rows) for segment in self.cut]
-        pairing, cut = Pairing(block, rows), zip(self.cut, self.ranges, strict=True)
+        pairing = Pairing(block, rows, self._heaviest)
+        cut = zip(self.cut, self.ranges, strict=True)
         return [_advance(segment, rows, pairing, within) for segment, within in cut]
 
 

@@ -16,6 +16,7 @@ from redcal_spark.core.buffers import Buffers
 from redcal_spark.core.fixed_point import Floats, Ints
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.responses import Actions, Scores, best_response, cheapest
+from redcal_spark.core.weights import counted
 
 Index = npt.NDArray[np.intp]
 Classified = tuple[list[Actions], Actions]  # best responses per model, and events
@@ -117,13 +118,14 @@ def active(block: Block, events: Actions, rules: Rules) -> Index:
     return np.flatnonzero((events != rules.losses.no_event).any(axis=0))
 
 
-def event_counts(events: Actions, losses: LossFamily) -> list[Ints]:
-    """Rows of every event: one K x K array per loss."""
+def event_counts(events: Actions, losses: LossFamily, w: Ints | None = None) -> list[Ints]:
+    """Rows of every event, each counted w times: one K x K array per loss."""
     counts = []
     for loss, codes in zip(losses.losses, events, strict=True):
         k = loss.n_actions
-        hit = codes.take(np.flatnonzero(codes != losses.no_event))  # a mask is four times slower
-        counts.append(np.bincount(hit, minlength=k * k).astype(np.int64).reshape(k, k))
+        hit = np.flatnonzero(codes != losses.no_event)  # a mask is four times slower
+        some = None if w is None else w.take(hit)
+        counts.append(counted(codes.take(hit), k * k, some).reshape(k, k))
     return counts
 
 
@@ -150,10 +152,10 @@ def scan(
 ) -> BlockScan:
     actions, events = known or classify(block, rules)
     if everywhere:
-        return BlockScan(event_counts(events, rules.losses), block, (actions, events))
+        return BlockScan(event_counts(events, rules.losses, block.w), block, (actions, events))
     index = active(block, events, rules)
     chosen = [a.take(index, axis=1) for a in actions], events.take(index, axis=1)
     # for Reconcile rows are chosen by their scores; else every event is among the chosen
-    counted = events if rules.gap is not None else chosen[1]
-    counts = event_counts(counted, rules.losses)
-    return BlockScan(counts, block.take(index), chosen)
+    kept = block.take(index)
+    seen, w = (events, block.w) if rules.gap is not None else (chosen[1], kept.w)
+    return BlockScan(event_counts(seen, rules.losses, w), kept, chosen)

@@ -25,6 +25,7 @@ from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.paired import Paired
 from redcal_spark.core.responses import Actions
 from redcal_spark.core.sums import cell_label_sums, cell_score_sums
+from redcal_spark.core.weights import Weights, counted, summed, weighted_squares
 
 PAIR_NUMBERS = 1 << 22  # label sums by pairs of actions, of all losses together: 32 MB a task
 
@@ -33,6 +34,7 @@ PAIR_NUMBERS = 1 << 22  # label sums by pairs of actions, of all losses together
 class Totals(Additive):
     """Sums over rows: integers that add up and can be taken away again.
 
+    rows: the sum of the weights, where rows have weights: all else counts them so, too.
     brier: per model the sum of squared errors, in units of 2^-52.
     pairs, events: per loss, a1 x a2: rows with these best responses, rows in this event.
     labels, scores: per model, cell x class. optimum: the same for the actions that know y.
@@ -40,6 +42,7 @@ class Totals(Additive):
     pair_labels: only for an audit, per loss, a1 x a2 x class: label sums by both best responses.
     Empty for a loss that is too large for it.
     paired: only of holdout rows in a history: what the patches so far changed, row by row.
+    weights: what a scan saw of them; None where every row counts once.
     """
 
     rows: int
@@ -52,6 +55,24 @@ class Totals(Additive):
     gaps: Ints
     pair_labels: tuple[Ints, ...] = ()
     paired: Paired | None = None
+    weights: Weights | None = None
+
+    @property
+    def counted(self) -> int:
+        """The rows themselves, whatever their weights."""
+        return self.rows if self.weights is None else self.weights.rows
+
+    @property
+    def heaviest(self) -> int:
+        """The largest weight."""
+        return 1 if self.weights is None else self.weights.largest
+
+    @property
+    def effective(self) -> Fraction:
+        """As many rows of equal weight would say as much."""
+        if self.weights is None:
+            return Fraction(self.rows)
+        return Fraction(self.rows**2, self.weights.squares)
 
     def residuals(self, model: int) -> Ints:
         """Sums of y - f, cell x class."""
@@ -81,43 +102,52 @@ def measure(
     known: their actions and events; counts: rows of every event. Both where they were computed.
     """
     assert block.y is not None
-    losses, d, y = rules.losses, block.n_classes, block.y
+    losses, d, y, w = rules.losses, block.n_classes, block.y, block.w
     actions, events = known or classify(block, rules)
     gaps = np.zeros(d, np.int64)
     if rules.gap is not None:
-        gaps[rules.coordinates] = np.count_nonzero(beyond_gap(block, rules), axis=0)
-    one, two = (cell_label_sums(a, y, d, losses) for a in actions)
+        beyond = beyond_gap(block, rules)
+        gaps[rules.coordinates] = (
+            np.count_nonzero(beyond, axis=0) if w is None else np.dot(w, beyond)
+        )
+    one, two = (cell_label_sums(a, y, d, losses, w) for a in actions)
     return Totals(
-        block.rows,
-        (brier_sum(block.f1, y), brier_sum(block.f2, y)),
-        tuple(pair_counts(actions, losses)),
-        tuple(event_counts(events, losses) if counts is None else counts),
+        block.weight,
+        (brier_sum(block.f1, y, w), brier_sum(block.f2, y, w)),
+        tuple(pair_counts(actions, losses, w)),
+        tuple(event_counts(events, losses, w) if counts is None else counts),
         (one, two),
         (
-            cell_score_sums(actions[0], block.f1, losses),
-            cell_score_sums(actions[1], block.f2, losses),
+            cell_score_sums(actions[0], block.f1, losses, w),
+            cell_score_sums(actions[1], block.f2, losses, w),
         ),
-        optimal_label_sums(y, d, losses),
+        optimal_label_sums(y, d, losses, w),
         gaps,
-        pair_label_sums(actions, y, d, losses) if audit else (),
+        pair_label_sums(actions, y, d, losses, w) if audit else (),
     )
 
 
-def pair_counts(actions: Sequence[Actions], losses: LossFamily) -> list[Ints]:
+def pair_counts(
+    actions: Sequence[Actions], losses: LossFamily, w: Ints | None = None
+) -> list[Ints]:
     """Rows by the actions of both models, per loss."""
     counts = []
     for loss, a1, a2 in zip(losses.losses, *actions, strict=True):
         k = loss.n_actions
-        both = np.bincount(a1.astype(np.intp) * k + a2, minlength=k * k)
-        counts.append(both.astype(np.int64).reshape(k, k))
+        counts.append(counted(a1.astype(np.intp) * k + a2, k * k, w).reshape(k, k))
     return counts
 
 
-def brier_sum(f: Grid, y: Grid) -> int:
+def brier_sum(f: Grid, y: Grid, w: Ints | None = None) -> int:
     """The exact sum of squared errors in units of 2^-52."""
     total = 0
     for part in chunks(len(f), 4 * f.shape[1]):
-        if y.ndim == 2:
+        if w is not None:
+            error = f[part] - (y[part] if y.ndim == 2 else 0)
+            if y.ndim == 1:
+                error[np.arange(len(error)), y[part]] -= ONE
+            total += weighted_squares(error, w[part])
+        elif y.ndim == 2:
             total += sum_of_squares(f[part] - y[part])
         else:  # (f - ONE)^2 = f^2 - 2 ONE f + ONE^2 where the label is, f^2 elsewhere
             rows, d = part.stop - part.start, f.shape[1]
@@ -126,10 +156,10 @@ def brier_sum(f: Grid, y: Grid) -> int:
     return total
 
 
-def optimal_label_sums(y: Grid, d: int, losses: LossFamily) -> Ints:
+def optimal_label_sums(y: Grid, d: int, losses: LossFamily, w: Ints | None = None) -> Ints:
     """Label sums per cell for a decision maker who knows y."""
     if y.ndim == 1:  # all rows of a class have the same best action
-        counts = np.bincount(y, minlength=d) * ONE
+        counts = counted(y, d, w) * ONE
         sums = np.zeros((losses.n_cells, d), np.int64)
         for place, loss in enumerate(losses.losses):
             best = losses.offsets[place] + loss.quantised.argmin(axis=0)  # the first on ties
@@ -137,12 +167,13 @@ def optimal_label_sums(y: Grid, d: int, losses: LossFamily) -> Ints:
         return sums
     sums = np.zeros((losses.n_cells, d), np.int64)
     for part in chunks(len(y), losses.n_cells):
-        sums += cell_label_sums(respond(label_rows(y[part], d), losses), y[part], d, losses)
+        some = None if w is None else w[part]
+        sums += cell_label_sums(respond(label_rows(y[part], d), losses), y[part], d, losses, some)
     return sums
 
 
 def pair_label_sums(
-    actions: Sequence[Actions], y: Grid, d: int, losses: LossFamily
+    actions: Sequence[Actions], y: Grid, d: int, losses: LossFamily, w: Ints | None = None
 ) -> tuple[Ints, ...]:
     """Label sums by the actions of both models, per loss, as far as PAIR_NUMBERS goes."""
     by_loss, left = [], PAIR_NUMBERS
@@ -154,11 +185,10 @@ def pair_label_sums(
         left -= k * k * d
         pair = a1.astype(np.intp) * k + a2
         if y.ndim == 1:
-            sums = np.bincount(pair * d + y, minlength=k * k * d) * ONE
+            sums = counted(pair * d + y, k * k * d, w) * ONE
         else:  # sums of a batch are exact in float64
-            columns = (np.bincount(pair, y[:, j], minlength=k * k) for j in range(d))
-            sums = np.stack(list(columns), axis=1)
-        by_loss.append(sums.astype(np.int64).reshape(k, k, d))
+            sums = np.stack([summed(pair, y[:, j], k * k, w) for j in range(d)], axis=1)
+        by_loss.append(sums.reshape(k, k, d))
     return tuple(by_loss)
 
 

@@ -6,6 +6,7 @@ import json
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import astuple
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,8 @@ from redcal_spark.core.blocks import Block
 from redcal_spark.core.metrics import Totals
 from redcal_spark.core.paired import Moments, Paired
 from redcal_spark.core.reading import BadRows
-from redcal_spark.core.scan import ScanResult, SplitResult
+from redcal_spark.core.scan import COUNTS, ScanResult, SplitResult
+from redcal_spark.core.weights import Weights
 from redcal_spark.errors import RunError, ScratchError
 
 DAMAGED = "a packed block is damaged: its checksum does not fit"
@@ -67,8 +69,8 @@ def unpack(packed: Any) -> tuple[dict[str, Any], dict[str, Array]]:
 
 def packed_parts(block: Block) -> list[Any]:
     """A block in pieces of bytes, to be written one after another."""
-    arrays = {"f1": block.f1, "f2": block.f2}
-    return _parts({}, arrays if block.y is None else arrays | {"y": block.y})
+    arrays = {name: getattr(block, name) for name in ("f1", "f2", "y", "w")}
+    return _parts({}, {name: array for name, array in arrays.items() if array is not None})
 
 
 def pack_block(block: Block) -> bytes:
@@ -77,14 +79,12 @@ def pack_block(block: Block) -> bytes:
 
 def unpack_block(packed: Any) -> Block:
     _, arrays = unpack(packed)
-    return Block(arrays["f1"], arrays["f2"], arrays.get("y"))
+    return Block(arrays["f1"], arrays["f2"], arrays.get("y"), arrays.get("w"))
 
 
 def gathered_parts(gathered: ScanResult) -> tuple[dict[str, Any], dict[str, Array]]:
     """The counts of a scan as plain data and arrays; not its active rows."""
-    data: dict[str, Any] = {
-        name: getattr(gathered, name) for name in ("rows", "unlabelled", "unused", "bad", "off_sum")
-    }
+    data: dict[str, Any] = {name: getattr(gathered, name) for name in COUNTS}
     data["problems"] = gathered.problems.to_json()
     arrays: dict[str, Array] = {}
     for name, part in (("fit", gathered.fit), ("holdout", gathered.holdout)):
@@ -122,6 +122,8 @@ def _counts(totals: Totals) -> dict[str, Any]:
         data["paired"] = {"vectors": totals.paired.vectors} | {
             name: _texts(getattr(totals.paired, name)) for name in PAIRED
         }
+    if totals.weights is not None:
+        data["weights"] = [str(number) for number in astuple(totals.weights)]
     return data
 
 
@@ -130,7 +132,10 @@ def _totals(data: Mapping[str, Any], arrays: Mapping[str, Array], prefix: str) -
     paired = data.get("paired")
     if paired is not None:
         paired = Paired(paired["vectors"], *(_moments(paired[name]) for name in PAIRED))
-    return Totals.from_arrays(arrays, prefix, rows=data["rows"], brier=brier, paired=paired)
+    weights = Weights(*map(int, data["weights"])) if "weights" in data else None
+    return Totals.from_arrays(
+        arrays, prefix, rows=data["rows"], brier=brier, paired=paired, weights=weights
+    )
 
 
 def _texts(sums: Any) -> list[Any]:

@@ -17,7 +17,7 @@ from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.metrics import Totals
 from redcal_spark.core.number_text import plural
 from redcal_spark.core.parameters import Parameters
-from redcal_spark.core.scan import Scanner, ScanResult
+from redcal_spark.core.scan import Scanner, ScanResult, check_weight
 from redcal_spark.core.splits import Split
 from redcal_spark.errors import InputError, ScoreWarning, warn
 from redcal_spark.settings import setting
@@ -68,18 +68,11 @@ class Problem:
             advice = f"\n  ({skip} passes such rows through untouched)"
             gathered.problems.raise_if_any(where, advice)
         if not gathered.fit.rows:
-            raise InputError(
-                f"{where} has no rows to fit on: of {gathered.rows:,} rows "
-                f"{gathered.unlabelled:,} have no label and {gathered.bad:,} cannot be used"
-                + (
-                    f"; the split holds out {gathered.holdout.rows:,} and leaves "
-                    f"{gathered.unused:,} unused"
-                    if gathered.holdout.rows or gathered.unused
-                    else ""
-                )
-            )
+            raise InputError(f"{where} has no rows to fit on: {_none_left(gathered)}")
         if gathered.rows >= MAX_ROWS:
             raise InputError(f"{where} has {gathered.rows:,} rows; exact sums need fewer than 2^37")
+        for part in gathered.parts.values():
+            check_weight(part.rows, where, self.columns.weight)
         if gathered.off_sum:
             warn(
                 f"{where}: on {gathered.off_sum:,} of {gathered.rows:,} rows the scores of a model "
@@ -90,12 +83,30 @@ class Problem:
     def doubts(self, gathered: ScanResult) -> list[str]:
         """What to say before a fit that is perhaps not meant, of the rows it would be fitted on."""
         totals = gathered.fit.totals
+        rows = int(totals.effective)
         doubts = (
-            few_rows(self.parameters, totals.rows),
+            few_rows(self.parameters, rows),
             one_class(totals, self.columns.classes),
-            beta_warning(self.parameters, totals.rows),
+            beta_warning(self.parameters, rows),
         )
         return [text for text in doubts if text is not None]
+
+
+def _none_left(gathered: ScanResult) -> str:
+    """Why no row is left to fit on."""
+    counts = [
+        (gathered.unlabelled, "have no label"),
+        (gathered.bad, "cannot be used"),
+        (gathered.weightless, "have the weight 0"),
+    ]
+    text = " and ".join(f"{n:,} {what}" for n, what in counts[: 3 if gathered.weightless else 2])
+    text = f"of {gathered.rows:,} rows {text}"
+    if gathered.holdout.counted or gathered.unused:
+        text += (
+            f"; the split holds out {gathered.holdout.counted:,} and leaves "
+            f"{gathered.unused:,} unused"
+        )
+    return text
 
 
 def rules_of(parameters: Parameters, losses: LossFamily, binary: bool) -> Rules:
@@ -142,4 +153,4 @@ def one_class(totals: Totals, names: Sequence[str] | None) -> str | None:
         return None
     k = int(classes[0])
     called = f"class {k}" if names is None else repr(names[k])
-    return f"all {totals.rows:,} fitting rows have the same label, {called}"
+    return f"all {totals.counted:,} fitting rows have the same label, {called}"

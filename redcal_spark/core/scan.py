@@ -10,20 +10,28 @@ import pyarrow as pa
 
 from redcal_spark.core.blocks import Block
 from redcal_spark.core.columns import Layout
-from redcal_spark.core.fixed_point import Mask
+from redcal_spark.core.fixed_point import MAX_ROWS, Mask
 from redcal_spark.core.kernel import BlockScan, Rules, classify, scan
 from redcal_spark.core.metrics import Totals, measure
 from redcal_spark.core.reading import BadRows, read
 from redcal_spark.core.splits import Split
+from redcal_spark.core.weights import Weights
+from redcal_spark.errors import InputError
+from redcal_spark.settings import setting
 
 # Batches, each with the number of its first row: a stretch of a table that one thread looks at, and
 # reads, if it is read lazily.
 BatchGroup = Iterable[tuple[int, pa.RecordBatch]]
 
+COUNTS = ("rows", "unlabelled", "unused", "weightless", "bad", "off_sum")
+
 
 @dataclass
 class SplitResult:
-    """One split of the rows: totals over all of them, and the active ones."""
+    """One split of the rows: totals over all of them, and the active ones.
+
+    rows: the sum of their weights, where they have weights. counted: the rows themselves.
+    """
 
     totals: Totals
     scans: list[BlockScan] = field(default_factory=list)
@@ -31,6 +39,10 @@ class SplitResult:
     @property
     def rows(self) -> int:
         return self.totals.rows
+
+    @property
+    def counted(self) -> int:
+        return self.totals.counted
 
     @property
     def active(self) -> list[Block]:
@@ -50,6 +62,7 @@ class ScanResult:
     rows: int = 0
     unlabelled: int = 0
     unused: int = 0  # labelled and valid, but of neither split
+    weightless: int = 0  # labelled and valid, but of weight 0
     bad: int = 0
     off_sum: int = 0
     problems: BadRows = field(default_factory=BadRows)
@@ -68,7 +81,7 @@ class ScanResult:
     def merge(self, other: ScanResult) -> None:
         self.fit.merge(other.fit)
         self.holdout.merge(other.holdout)
-        for name in ("rows", "unlabelled", "unused", "bad", "off_sum"):
+        for name in COUNTS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.problems.merge(other.problems)
 
@@ -99,14 +112,14 @@ class Scanner:
         result.rows = batch.num_rows
         result.bad = int(np.count_nonzero(~reading.valid))
         result.unlabelled = int(np.count_nonzero(reading.valid & ~reading.labelled))
-        result.off_sum = reading.off_sum
+        result.off_sum, result.weightless = reading.off_sum, reading.weightless
         if self.split is None:
             self._add(result.fit, reading.block, usable)
         else:
             fit, holdout = self.split.masks(batch)
             self._add(result.fit, reading.block, usable & fit)
             self._add(result.holdout, reading.block, usable & holdout)
-        result.unused = int(np.count_nonzero(usable)) - result.fit.rows - result.holdout.rows
+        result.unused = int(np.count_nonzero(usable)) - result.fit.counted - result.holdout.counted
         return result
 
     def all(self, piece: BatchGroup) -> ScanResult:
@@ -129,15 +142,28 @@ class Scanner:
         if not mask.all():
             block = block.take(mask)
         if block.rows:
+            check_weight(block.weight, "the data", self.layout.columns.weight)
             scanned = self._scanned(block)
             part.totals, part.scans = scanned.totals, scanned.scans
 
     def _scanned(self, block: Block) -> SplitResult:
         known = classify(block, self.rules)
-        if self.audit:
-            return SplitResult(measure(block, self.rules, known, audit=True))
-        kept = scan(block, self.rules, self.everywhere, known)
-        return SplitResult(measure(block, self.rules, known, kept.counts), [kept])
+        kept = None if self.audit else scan(block, self.rules, self.everywhere, known)
+        counts = None if kept is None else kept.counts
+        totals = measure(block, self.rules, known, counts, audit=self.audit)
+        if block.w is not None:
+            totals = replace(totals, weights=Weights.of(block.w))
+        return SplitResult(totals, [] if kept is None else [kept])
+
+
+def check_weight(total: int, where: str, column: str | None) -> None:
+    """Refuse more than sums are exact for."""
+    if total >= MAX_ROWS and column is not None:
+        raise InputError(
+            f"{where}: the weights in column {column!r} add up to {total:,} times "
+            f"{setting('weight_unit')} or more; exact sums need less than 2^37: round the weights "
+            f"to multiples of a larger unit, and set {setting('weight_unit')} to it"
+        )
 
 
 def numbered(

@@ -99,7 +99,7 @@ def to_fix(metrics: Metrics, parameters: Parameters) -> dict[str, Any]:
     coordinates: for Reconcile, {coordinate, rows, mass} with a mass of eta or more.
     """
     n, losses = metrics.rows, metrics.losses
-    resolved = parameters.resolve(n, len(metrics.totals.gaps))
+    resolved = parameters.resolve(int(metrics.totals.effective), len(metrics.totals.gaps))
     least = None if resolved.eta is None else resolved.eta * n
     events: list[dict[str, Any]] = []
     calibrations: list[dict[str, Any]] = []

@@ -18,21 +18,24 @@ from redcal_spark.core.fixed_point import BITS, MAX_ROWS
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.parameters import Parameters, Status
 from redcal_spark.core.patches import PatchLog
+from redcal_spark.core.weights import Weights
 from redcal_spark.errors import ModelFileError, RedcalError
 
-# A release writes the newest and reads all: 2 added the quantised costs.
-SCHEMA_VERSION = 2
-READ = (1, 2)
+# A release writes the newest and reads all: 2 added the quantised costs, 3 weights.
+SCHEMA_VERSION = 3
+READ = (1, 2, 3)
 KIND = "redcal_spark.ReconciledPair"
 
 
 def to_json(fitted: Fitted, version: int) -> dict[str, Any]:
     """The model as plain data, ready for `json.dumps`: all that a replay needs."""
+    weights = {} if version < 3 else {"weights": _weights_to_json(fitted.weights)}
     return {
         "schema_version": version,
         "kind": KIND,
         "status": fitted.status,
         "rows": fitted.rows,
+        **weights,
         "n_classes": fitted.n_classes,
         "binary": fitted.binary,
         "grid_bits": BITS,
@@ -43,10 +46,32 @@ def to_json(fitted: Fitted, version: int) -> dict[str, Any]:
             "grid_covered": fitted.resolved.grid_covered,
         },
         "zero_calibrations": fitted.zero_calibrations,
-        "columns": json.loads(json.dumps(asdict(fitted.columns))),
+        "columns": _columns_to_json(fitted.columns, version),
         "losses": fitted.losses.to_json(quantised=version >= 2),
         "log": fitted.log.to_json(),
     }
+
+
+def _columns_to_json(columns: Columns, version: int) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads(json.dumps(asdict(columns)))
+    if version < 3:
+        del data["weight"], data["weight_unit"]
+    return data
+
+
+def _weights_to_json(weights: Weights | None) -> dict[str, Any] | None:
+    """The sum of squares may have 74 bits: it is a text."""
+    return None if weights is None else asdict(weights) | {"squares": str(weights.squares)}
+
+
+def _weights_of(data: Mapping[str, Any], rows: int) -> Weights | None:
+    given = data.get("weights")
+    if given is None:
+        return None
+    weights = Weights(given["rows"], int(given["squares"]), given["largest"])
+    if not (1 <= weights.rows <= rows and 1 <= weights.largest <= rows <= weights.squares):
+        raise ModelFileError(f"damaged model: weights {given!r}")
+    return weights
 
 
 def from_json(data: Any) -> Fitted:
@@ -57,7 +82,7 @@ def from_json(data: Any) -> Fitted:
     if type(version) is not int or version not in READ:
         raise ModelFileError(
             f"schema_version {version!r} is unknown here; this release reads versions "
-            f"{' and '.join(map(str, READ))}: use the release of redcal_spark that wrote the "
+            f"{READ[0]} to {READ[-1]}: use the release of redcal_spark that wrote the "
             "model"
         )
     try:
@@ -91,7 +116,7 @@ def _built(data: Mapping[str, Any]) -> Fitted:
         losses = LossFamily.from_json(data["losses"], data["schema_version"] >= 2)
     columns = data["columns"]
     classes = columns["classes"]
-    given = data["resolved"]
+    given, weights = data["resolved"], _weights_of(data, rows)
     resolved = replace(
         parameters.resolve(rows, n_classes),
         beta=None if given["beta"] is None else Fraction(given["beta"]),
@@ -115,6 +140,8 @@ def _built(data: Mapping[str, Any]) -> Fitted:
             _name(columns["label"]),
             None if columns["id"] is None else _name(columns["id"]),
             None if classes is None else tuple(_name(c) for c in classes),
+            weight=None if columns.get("weight") is None else _name(columns["weight"]),
+            weight_unit=_unit(columns.get("weight_unit", 1.0)),
         ),
         binary=data["binary"],
         n_classes=n_classes,
@@ -122,6 +149,7 @@ def _built(data: Mapping[str, Any]) -> Fitted:
         status=status,
         log=PatchLog.from_json(data["log"]),
         zero_calibrations=zeros,
+        weights=weights,
     )
 
 
@@ -150,6 +178,12 @@ def load(path: str | os.PathLike[str]) -> Fitted:
 def _name(value: Any) -> str:
     if not isinstance(value, str):
         raise ModelFileError(f"damaged model: a name is {value!r}")
+    return value
+
+
+def _unit(value: Any) -> float:
+    if not isinstance(value, float) or not 0 < value < float("inf"):
+        raise ModelFileError(f"damaged model: weight_unit {value!r}")
     return value
 
 

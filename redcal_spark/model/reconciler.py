@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any, Literal
+
+import numpy as np
 
 from redcal_spark.backends.backend import Scan
 from redcal_spark.backends.local.backend import LocalScan
@@ -46,6 +50,9 @@ class Reconciler:
         label: the column of labels: a class index, 0/1, a class name or an array.
         id: the column that identifies a row.
         classes: the names of the classes, in order.
+        weight: the column of weights: a row of weight w counts as w rows, one of weight 0 as none.
+            Arrays give theirs to `fit`.
+        weight_unit: weights are whole multiples of it: 0.1 for weights like 0.3 and 2.5.
         on_bad_rows: "error", or "skip" to leave out rows that cannot be used.
         threads: threads of the local engine; None: all cores.
         engine: "auto" computes where the data is: Spark DataFrames on Spark, all else in memory.
@@ -77,6 +84,8 @@ class Reconciler:
         label: str = "label",
         id: str | None = None,
         classes: Sequence[str] | None = None,
+        weight: str | None = None,
+        weight_unit: float = 1,
         on_bad_rows: Literal["error", "skip"] = "error",
         threads: int | None = None,
         engine: Literal["auto", "local", "spark"] = "auto",
@@ -100,7 +109,10 @@ class Reconciler:
         if not parameters.reconciles_scores and not len(family):
             raise UsageError(f"losses: {algorithm} needs at least one")
         names = family.classes if classes is None else tuple(map(str, classes))
-        columns = Columns(_source(model_1), _source(model_2), label, id, names)
+        unit = _unit(weight_unit)
+        columns = Columns(
+            *(_source(model_1), _source(model_2), label, id, names), weight=weight, weight_unit=unit
+        )
         if on_bad_rows not in ("error", "skip"):
             raise UsageError(f"on_bad_rows: must be 'error' or 'skip', got {on_bad_rows!r}")
         d = family.n_classes
@@ -134,13 +146,17 @@ class Reconciler:
         return self.problem.columns
 
     @called_from_python
-    def fit(self, data: Any, model_2: Any = None, labels: Any = None) -> ReconciledPair:
+    def fit(
+        self, data: Any, model_2: Any = None, labels: Any = None, *, weight: Any = None
+    ) -> ReconciledPair:
         """Fit on a table (pandas, polars, Arrow, Spark), or on arrays: fit(scores_1, scores_2, y).
 
         Rows without a label are not fitted: null, None, and in pandas and numpy NaN.
+        weight: with arrays, how often each row counts; of a table, name its column beforehand.
         """
+        problem = self._weighted(weight, arrays=model_2 is not None)
         if is_spark(data) and self.engine != "local":
-            return self._fit_frame(data)
+            return self._fit_frame(data, problem)
         if is_spark(data):
             from redcal_spark.backends.spark.frames import table_of
 
@@ -148,18 +164,34 @@ class Reconciler:
         if model_2 is not None:
             if labels is None:
                 raise UsageError("fit: labels are missing: fit(scores_1, scores_2, labels)")
-            table = from_numpy(self.columns, data, model_2, labels)
+            table = from_numpy(problem.columns, data, model_2, labels, weight)
         else:
             table = to_arrow(data, self.columns.names(label=True))
         if self.engine == "spark":
             from redcal_spark.backends.spark.session import get_session
 
-            return self._fit_frame(get_session().createDataFrame(table))
+            return self._fit_frame(get_session().createDataFrame(table), problem)
         rows, schema = each_alone(batches(table)), table.schema
-        result = scan_pieces(self.problem, rows, schema, "the data", threads=self.threads)
-        return self._fit(LocalScan(*result, self.threads))
+        result = scan_pieces(problem, rows, schema, "the data", threads=self.threads)
+        return self._fit(LocalScan(*result, self.threads), problem)
 
-    def _fit_frame(self, frame: Any) -> ReconciledPair:
+    def _weighted(self, weight: Any, *, arrays: bool) -> Problem:
+        """The problem with a column for weights that were given as an array."""
+        columns = self.columns
+        if not arrays and weight is not None:
+            raise UsageError(
+                "fit: weight= is an array beside arrays of scores; of a table name the column: "
+                "Reconciler(weight='...')"
+            )
+        if arrays and columns.weight is not None and weight is None:
+            raise UsageError(
+                "fit: the weights are missing: fit(scores_1, scores_2, labels, weight=...)"
+            )
+        if weight is None or columns.weight is not None:
+            return self.problem
+        return replace(self.problem, columns=replace(columns, weight="weight"))
+
+    def _fit_frame(self, frame: Any, problem: Problem) -> ReconciledPair:
         from redcal_spark.backends.spark.errors import workers_in_words
         from redcal_spark.backends.spark.frames import layout_of
         from redcal_spark.backends.spark.scan import SparkScan
@@ -167,24 +199,29 @@ class Reconciler:
 
         why = "the data is a Spark DataFrame" if self.engine == "auto" else "it was asked for"
         log.info("engine spark: %s", why)
-        layout = layout_of(frame, self.columns, self.problem.n_classes)
+        layout = layout_of(frame, problem.columns, problem.n_classes)
         scratch = Scratch(frame.sparkSession, self.scratch)
         try:
             with workers_in_words():
-                scan = SparkScan(
-                    frame, self.problem, layout, scratch, self.driver_budget, self.threads
-                )
-            self.problem.check(scan.gathered, "the data")
-            return self._fit(scan)
+                scan = SparkScan(frame, problem, layout, scratch, self.driver_budget, self.threads)
+            problem.check(scan.gathered, "the data")
+            return self._fit(scan, problem)
         finally:
             scratch.close()
 
-    def _fit(self, scan: Scan) -> ReconciledPair:
-        for doubt in self.problem.doubts(scan.gathered):
+    def _fit(self, scan: Scan, problem: Problem) -> ReconciledPair:
+        for doubt in problem.doubts(scan.gathered):
             warn(doubt, FitWarning)
-        pair = fit_scanned(self.problem, scan)
+        pair = fit_scanned(problem, scan)
         points = scan.histories(pair, None)["fit"]
         return replace(pair, certificate=certify(pair, points, delta=self.delta))
+
+
+def _unit(given: Any) -> float:
+    number = isinstance(given, int | float | np.number | Decimal) and not isinstance(given, bool)
+    if not number or not 0 < float(given) < math.inf:
+        raise UsageError(f"weight_unit: must be a number above 0, got {given!r}")
+    return float(given)
 
 
 def _source(columns: str | Sequence[str]) -> str | tuple[str, ...]:

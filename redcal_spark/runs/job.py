@@ -91,6 +91,8 @@ class Job:
                 label=columns.label,
                 id=columns.id,
                 classes=columns.classes,
+                weight=columns.weight,
+                weight_unit=columns.weight_unit,
                 on_bad_rows=self.config.input.on_bad_rows,
                 threads=self.config.engine.threads,
             )
@@ -110,6 +112,9 @@ class Job:
         for key, usual in (("normalise", False), ("columns", None), ("rows", "all")):
             if output[key] == usual:
                 del output[key]
+        given = tree["input"]
+        if given["weight"] is None:
+            del given["weight"], given["weight_unit"]
         if exact(self.config.reconcile.delta) == DELTA:  # as it was before there was a choice
             del tree["reconcile"]["delta"]
         return config_digest(tree | {"output": output})

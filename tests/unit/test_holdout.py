@@ -216,7 +216,7 @@ def test_sums_merge_in_any_order_and_travel(seed: int) -> None:
     # as tasks of Spark send it
     _, found, _ = gathered(rows, [2])
     cut = segments(run.pair.log, run.pair.rows)
-    task = HistoryTask(run.pair.rules, tuple(map(tuple, cut)))
+    task = HistoryTask(run.pair.rules, tuple(map(tuple, cut)), Holdout(vectors(rows)))
     sent = [row("holdout", x.active.rows, pack_block(x.active)) for x in found.fit.scans]
     parts = [
         unpack_changes(cell)
@@ -412,7 +412,7 @@ def test_brier_scores_of_many_classes_do_not_overflow() -> None:
         *(0, None, "calibrate", 1, "t", None, None, actions[0], None, None, n, (-ONE,) * d)
     )
     cut = segments([patch], n)
-    [change] = Measured(cut, rules, d, paired=True).changes(Block(f1, f2, y))
+    [change] = Measured(cut, rules, d, Holdout(vectors=False)).changes(Block(f1, f2, y))
     assert change.paired is not None
     after = Rows(Block(f1, f2, y), rules)
     after.apply(patch)

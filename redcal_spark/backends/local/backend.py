@@ -195,7 +195,8 @@ class LocalScan:
 
     def histories(self, pair: Fitted, seen: list[Point] | None) -> dict[str, list[Point]]:
         histories = {} if seen is None else {"fit": seen}
-        holdout, fitted = Holdout(self.layout.label == "vector"), self.gathered.fit.rows
+        fitted, heaviest = self.gathered.fit.counted, self.gathered.holdout.totals.heaviest
+        holdout = Holdout(self.layout.label == "vector", heaviest)
         for name, part in self.gathered.parts.items():
             if name not in histories:
                 self.replayed += sum(scan.active.rows for scan in part.scans)

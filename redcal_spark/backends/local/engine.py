@@ -29,7 +29,7 @@ _Place = tuple[Rows, Index]  # a part of the engine, and some of its rows
 class LocalEngine:
     """Keeps the active rows of scanned blocks in memory and patches copies of them.
 
-    rows: all fitting rows, also those that the scan dropped.
+    rows: all fitting rows, also those that the scan dropped; with weights, their sum.
     own: nobody else will look at the scans, so that no copies are needed.
     totals: of all rows before the first patch, to be kept up to date for those who watch.
     """
@@ -74,6 +74,10 @@ class LocalEngine:
     @property
     def held_rows(self) -> int:
         return sum(map(len, self._parts))
+
+    @property
+    def _held_weight(self) -> int:
+        return sum(part.weight for part in self._parts)
 
     def disagreements(self) -> Sequence[Ints]:
         return self._counts
@@ -162,7 +166,7 @@ class LocalEngine:
     def _closed(self, change: Totals | None) -> None:
         if self.totals is not None and change is not None:
             self.totals += change
-        if 2 * sum(int(c.sum()) for c in self._counts) < self.held_rows:
+        if 2 * sum(int(c.sum()) for c in self._counts) < self._held_weight:
             self.compact()
 
     def _groups(self, rows: int) -> list[list[Rows]]:
@@ -188,7 +192,7 @@ class LocalEngine:
 
     def _count(self) -> None:
         zero = [np.zeros((x.n_actions, x.n_actions), np.int64) for x in self.rules.losses.losses]
-        counts = [event_counts(part.events, self.rules.losses) for part in self._parts]
+        counts = [event_counts(part.events, self.rules.losses, part.w) for part in self._parts]
         self._counts = [sum(c, start) for start, *c in zip(zero, *counts, strict=True)]
 
     def compact(self) -> None:
@@ -200,9 +204,9 @@ class LocalEngine:
 def _put_back(gathered: tuple[Rows, list[_Place]]) -> list[Ints]:
     """Let the events of a piece follow its scores; how many rows more each of them has."""
     piece, places = gathered
-    before = event_counts(piece.events, piece.rules.losses)
+    before = event_counts(piece.events, piece.rules.losses, piece.w)
     _, piece.events = classify(piece.current(), piece.rules)
-    after = event_counts(piece.events, piece.rules.losses)
+    after = event_counts(piece.events, piece.rules.losses, piece.w)
     models = [model for model in (1, 2) if piece.touched[model - 1].any()]
     start = 0
     for part, rows in places:

@@ -76,8 +76,8 @@ class LocalRegion:
         """Of the rows here, whose events are up to date: pairs of actions per loss, then events."""
 
         def counted(piece: Rows) -> list[Ints]:
-            losses = piece.rules.losses
-            return pair_counts(piece.actions, losses) + event_counts(piece.events, losses)
+            losses, w = piece.rules.losses, piece.w
+            return pair_counts(piece.actions, losses, w) + event_counts(piece.events, losses, w)
 
         counts = self._spread(counted, self._pieces)
         return [np.sum(parts, axis=0) for parts in zip(*counts, strict=True)]
@@ -85,7 +85,12 @@ class LocalRegion:
     def _of_model(self, model: int) -> list[Any]:
         """What patches of a model change beside: squared errors, label and score sums per cell."""
         known = self.residuals(model)
-        squares = self._spread(lambda piece: brier_sum(piece.f[model - 1], piece.y), self._pieces)
+
+        def squared(piece: Rows) -> int:
+            assert piece.y is not None
+            return brier_sum(piece.f[model - 1], piece.y, piece.w)
+
+        squares = self._spread(squared, self._pieces)
         return [sum(squares), known.labels.copy(), known.scores.copy()]
 
     def _change(self) -> Totals:

@@ -91,7 +91,9 @@ class SparkScan:
         """Of a row at the driver: packed, its actions, and its events."""
         d, losses = self.layout.n_classes, self._rules.losses
         known = 2 * losses.action_type.itemsize + losses.event_type.itemsize
-        return 8 * d + (4 * d if self.layout.label == "vector" else 4) + known * len(losses)
+        label = 4 * d if self.layout.label == "vector" else 4
+        weight = 0 if self.layout.columns.weight is None else 8
+        return 8 * d + label + weight + known * len(losses)
 
     @property
     def fits_the_driver(self) -> bool:
@@ -110,7 +112,8 @@ class SparkScan:
         stored = Stored(self.scratch, self.written, problem.fitting_rules(self.layout))
         eta = problem.parameters.resolve(fit.rows, self.layout.n_classes).eta
         large = 0 if eta is None else ceil(eta * fit.rows)
-        room = Room(self.driver_budget // self.row_bytes, max(1, large), self.threads)
+        most, mean = self.driver_budget // self.row_bytes, fit.rows / max(1, fit.counted)
+        room = Room(most, max(1, large), self.threads, mean)
         totals = fit.totals if watched else None
         return SparkEngine(stored, fit.rows, room, grouped=self._grouped, totals=totals)
 
@@ -155,14 +158,18 @@ class SparkScan:
             return histories
         histories = {} if seen is None else {"fit": seen}
         self.replayed = sum(self.written.told.rows[kind] for kind in kinds)
-        pairing = Holdout(self.layout.label == "vector")
-        cut = segments(pair.log, self.gathered.fit.rows)
+        heaviest = self.gathered.holdout.totals.heaviest
+        pairing = Holdout(self.layout.label == "vector", heaviest)
+        cut = segments(pair.log, self.gathered.fit.counted)
         patches = tuple(tuple(segment) for segment in cut)
         nothing = Totals.none(pair.rules.losses, self.layout.n_classes)
         told = Statistics("changes", len(cut) * len(kinds) * len(pack_changes([nothing])))
         changes: dict[str, list[list[Totals]]] = {name: [] for name in kinds}
         frame = merged(
-            self.written.passed(lambda cells: HistoryTask(pair.rules, patches, cells), kinds), told
+            self.written.passed(
+                lambda cells: HistoryTask(pair.rules, patches, pairing, cells), kinds
+            ),
+            told,
         )
         for kind, data in self.scratch.collected(frame):
             changes[kind].append(unpack_changes(data))

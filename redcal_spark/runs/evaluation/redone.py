@@ -120,7 +120,11 @@ def columns_of(job: Job, row: RunRow) -> Columns:
         own = known or given.score_columns(model)
         plain_list = [own] if isinstance(own, str) else list(own)
         names.append(plain_list[0] if len(plain_list) == 1 else tuple(plain_list))
-    return Columns(names[0], names[1], given.label, given.id, given.classes)
+    return Columns(
+        *(names[0], names[1], given.label, given.id, given.classes),
+        weight=given.weight,
+        weight_unit=given.weight_unit,
+    )
 
 
 def redo(job: Job) -> Redone:
