@@ -46,7 +46,9 @@ def before_and_after(
         headings += [f"{SPLITS[split]}\nbefore", "\nafter"]
     table = columns_of([""], headings)
     columns = [metrics for pair in splits.values() for metrics in pair]
-    table.add_row("rows", *(f"{m.rows:,}" for m in columns))
+    table.add_row("rows", *(f"{m.totals.counted:,}" for m in columns))
+    if columns[0].totals.weights is not None:
+        table.add_row("sum of their weights", *(f"{m.rows:,}" for m in columns))
     for i, model in enumerate(models, 1):
         title = f"{brier_words(columns[0].binary)}, {model}"
         table.add_row(title, *(f"{float(m.usual_brier(i)):.4f}" for m in columns))
@@ -123,7 +125,11 @@ def audit_tables(
     audit: as `audit_rows` gives it. binary: scores are one column P(1), whose usual Brier score is
     half of that over both classes.
     """
-    both = columns_of([f"{audit['rows']:,} labelled rows"], models)
+    weights = audit.get("weights")
+    head = f"{audit['rows']:,} labelled rows"
+    if weights is not None:
+        head = f"{weights['rows']:,} labelled rows, weighted: they count as {audit['rows']:,}"
+    both = columns_of([head], models)
     usual = (x / 2 if binary else x for x in audit["brier"])
     both.add_row(brier_words(binary), *(f"{x:.4f}" for x in usual))
     shown: list[Shown] = [both]

@@ -29,7 +29,10 @@ def audit_rows(problem: Problem, gathered: ScanResult) -> dict[str, Any]:
     """Of all labelled rows; what there is to fix is counted on the fitting ones."""
     everything = Metrics(gathered.fit.totals + gathered.holdout.totals, problem.losses)
     to_mend = to_fix(Metrics(gathered.fit.totals, problem.losses), problem.parameters)
-    return audit(everything, problem.columns.classes) | {"to_fix": to_mend}
+    found = audit(everything, problem.columns.classes) | {"to_fix": to_mend}
+    if "weights" in found:
+        found["weights"] |= {"weightless_rows": gathered.weightless}
+    return found
 
 
 def audits(pair: Fitted, histories: Mapping[str, Sequence[Point]]) -> dict[str, Any]:
@@ -55,7 +58,9 @@ def audits(pair: Fitted, histories: Mapping[str, Sequence[Point]]) -> dict[str, 
 def audit(metrics: Metrics, classes: Sequence[str] | None = None) -> dict[str, Any]:
     """Plain data, ready for `json.dumps`. Floats are for people; integers and texts are exact.
 
-    rows: labelled rows that were looked at.
+    rows: labelled rows that were looked at; where they have weights, the sum of these.
+    weights: only then, {rows, largest, effective}: the rows with a weight above 0, the largest
+    weight in units, and how many rows of equal weight would say as much.
     brier, brier_sums: per model, the mean squared error over all classes (of one column P(1) twice
     the usual one) and its sum in units of 2^-52, as text.
     intervals: what the intervals below are, in words.
@@ -79,14 +84,23 @@ def audit(metrics: Metrics, classes: Sequence[str] | None = None) -> dict[str, A
         null; sure: the interval leaves no doubt of it. These are null where costs_known is false:
         for a loss of too many actions and classes, and where rows were not read for an audit.
     """
+    weights = metrics.totals.weights
+    more = {} if weights is None else {"weights": _weights(metrics)}
     return {
         "rows": metrics.rows,
+        **more,
         "brier": [float(metrics.brier(m)) for m in (1, 2)],
         "brier_sums": [str(total) for total in metrics.totals.brier],
         "intervals": INTERVALS,
         "coordinates": list(_coordinates(metrics, classes)),
         "losses": [_loss(metrics, place) for place in range(len(metrics.losses))],
     }
+
+
+def _weights(metrics: Metrics) -> dict[str, Any]:
+    totals = metrics.totals
+    effective = float(totals.effective)
+    return {"rows": totals.counted, "largest": totals.heaviest, "effective": effective}
 
 
 def to_fix(metrics: Metrics, parameters: Parameters) -> dict[str, Any]:
@@ -192,7 +206,9 @@ def _calibration(metrics: Metrics, place: int) -> Iterator[dict[str, Any]]:
     for model in (1, 2):
         squares = metrics.squared_calibration_gaps(place, model)
         for taken, square in zip(_taken(metrics, place, model), squares, strict=True):
-            gap, margin = root(square), calibration_margin(taken["rows"], metrics.rows)
+            # the squares of weights add up to the largest times their sum, at most
+            heavy = taken["rows"] * metrics.totals.heaviest
+            gap, margin = root(square), calibration_margin(heavy, metrics.rows)
             yield taken | {
                 "gap": gap,
                 "low": max(0.0, gap - margin),
@@ -246,13 +262,19 @@ def _pairs(metrics: Metrics, place: int) -> list[dict[str, Any]]:
                 event = events[a1][a2]
                 pair |= {"event_rows": event, "event_mass": event / n}
                 sums = None if labels is None else labels[a1, a2].tolist()
-                pairs.append(pair | _costs(whole, a1, a2, count, sums))
+                heaviest = metrics.totals.heaviest
+                pairs.append(pair | _costs(whole, a1, a2, count, sums, heaviest))
     pairs.sort(key=lambda pair: (-pair["event_rows"], -pair["rows"]))
     return pairs
 
 
 def _costs(
-    whole: tuple[list[list[int]], int], a1: int, a2: int, rows: int, labels: list[int] | None
+    whole: tuple[list[list[int]], int],
+    a1: int,
+    a2: int,
+    rows: int,
+    labels: list[int] | None,
+    heaviest: int,
 ) -> dict[str, Any]:
     if labels is None:
         names = ("cost", "cost_exact", "difference", "low", "high", "right", "sure")
@@ -263,7 +285,8 @@ def _costs(
         for a in (a1, a2)
     )
     each = [x - y for x, y in zip(costs[a1], costs[a2], strict=True)]
-    difference, margin = float(one - two), cost_margin(Fraction(max(each) - min(each), unit), rows)
+    width = Fraction(max(each) - min(each), unit)
+    difference, margin = float(one - two), cost_margin(width, Fraction(rows, heaviest))
     return {
         "cost": [float(one), float(two)],
         "cost_exact": [str(one), str(two)],
@@ -275,6 +298,6 @@ def _costs(
     }
 
 
-def cost_margin(width: Fraction, rows: int, level: float = LEVEL) -> float:
+def cost_margin(width: Fraction, rows: Fraction | int, level: float = LEVEL) -> float:
     """How far a mean of values this far apart may be from its expectation: Hoeffding."""
     return float(width) * math.sqrt(math.log(2 / (1 - level)) / (2 * rows))

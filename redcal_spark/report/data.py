@@ -114,7 +114,13 @@ class Report:
         """The rows that count: the holdout rows, where there are any."""
         return "holdout" if "holdout" in self.audits else "fit"
 
+    @property
+    def weights(self) -> Mapping[str, Any] | None:
+        """What is known of the weights of the rows that are shown, if they have any."""
+        return self.audits[self.shown_split]["before"].get("weights")
+
     def rows(self, split: str) -> int:
+        """With weights, their sum."""
         return int(self.audits[split]["before"]["rows"])
 
     # --- losses ---------------------------------------------------------------------------------

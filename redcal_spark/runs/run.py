@@ -24,7 +24,7 @@ from redcal_spark.runs import signals
 from redcal_spark.runs.claim import Claim
 from redcal_spark.runs.job import Job
 from redcal_spark.runs.ledger import Ledger, RunRow
-from redcal_spark.runs.outcome import Outcome, counts_of, ledger_cells
+from redcal_spark.runs.outcome import Outcome, counts_of, ledger_cells, weight_counts
 from redcal_spark.runs.patch_writer import Progress
 from redcal_spark.runs.tables import (
     HISTORY,
@@ -181,7 +181,7 @@ class Run:
             self._write_rows(pair, Roles(scan.layout, job.split), gathered.rows)
         job.check_unchanged(self.identity)
         counts = counts_of(gathered, pair)
-        self.write_metrics(pair, counts, histories)
+        self.write_metrics(pair, counts | weight_counts(gathered), histories)
         row = self.end(pair.status, **counts, **ledger_cells(pair, histories))
         return Outcome(row, pair, histories)
 

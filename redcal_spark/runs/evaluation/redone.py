@@ -20,7 +20,7 @@ from redcal_spark.model.guard import verdict
 from redcal_spark.model.pair import ReconciledPair
 from redcal_spark.runs.job import Job
 from redcal_spark.runs.ledger import RunRow, fingerprint
-from redcal_spark.runs.outcome import counts_of, ledger_cells
+from redcal_spark.runs.outcome import counts_of, ledger_cells, weight_counts
 
 
 @dataclass(frozen=True)
@@ -56,13 +56,14 @@ class Redone:
 
     @property
     def counts(self) -> dict[str, int]:
-        return counts_of(self.gathered, self.pair)
+        """All that the metrics count."""
+        return counts_of(self.gathered, self.pair) | weight_counts(self.gathered)
 
     @property
     def ledger(self) -> dict[str, Any]:
         """The cells of the ledger that follow from the input."""
         cells = ledger_cells(self.pair, self.histories)
-        return {"status": self.pair.status, **self.counts, **cells}
+        return {"status": self.pair.status, **counts_of(self.gathered, self.pair), **cells}
 
 
 def job_of(job: Job, row: RunRow) -> Job:
