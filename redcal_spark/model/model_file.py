@@ -65,7 +65,7 @@ def _weights_to_json(weights: Weights | None) -> dict[str, Any] | None:
 
 
 def _weights_of(data: Mapping[str, Any], rows: int) -> Weights | None:
-    given = data.get("weights")
+    given = data["weights"] if data["schema_version"] >= 3 else None
     if given is None:
         return None
     weights = Weights(given["rows"], int(given["squares"]), given["largest"])

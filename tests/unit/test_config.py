@@ -628,6 +628,8 @@ def test_the_record_has_every_default(load: Load) -> None:
             "version": None,
             "id": "case_id",
             "label": "outcome",
+            "weight": None,
+            "weight_unit": 1.0,
             "model_1": "scores_a",
             "model_2": "scores_b",
             "join": "error",

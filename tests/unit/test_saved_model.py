@@ -114,11 +114,11 @@ def test_a_patch_by_hand() -> None:
 # Files
 
 
-@pytest.mark.parametrize("version", [0, 3, 2.0, True, "1", None, "2024.1"])
+@pytest.mark.parametrize("version", [0, 4, 2.0, True, "1", None, "2024.1"])
 def test_unknown_versions_are_refused_by_name(version: Any) -> None:
     data = json.loads(saved("redcal")) | {"schema_version": version}
     assert refused(ModelFileError, lambda: ReconciledPair.from_json(data)) == (
-        f"schema_version {version!r} is unknown here; this release reads versions 1 and 2: "
+        f"schema_version {version!r} is unknown here; this release reads versions 1 to 3: "
         "use the release of redcal_spark that wrote the model"
     )
 
@@ -130,10 +130,15 @@ def test_a_file_of_the_first_release_still_loads_and_says_the_same() -> None:
     found = [new.tolist() for new in pair.apply(*known["scores"])]
     assert found == known["reconciled"] != known["scores"]
     assert pair.to_json(1) == known["model"]
-    newer = pair.to_json()
+    newer = pair.to_json(2)
     for loss in newer["losses"]:
         del loss["bits"], loss["quantised"]
     assert newer == known["model"] | {"schema_version": 2}
+    newest = pair.to_json()
+    assert newest.pop("weights") is None
+    assert newest["columns"].pop("weight") is None
+    assert newest["columns"].pop("weight_unit") == 1
+    assert newest | {"schema_version": 2} == pair.to_json(2)
     assert digest(pair.to_json(1)) == digest(known["model"])  # which checkpoints know it by
 
 
@@ -203,7 +208,7 @@ def test_a_saved_model_is_json_and_replaces_the_old_one_whole(tmp_path: Path) ->
     path = tmp_path / "model.json"
     path.write_text("old")
     fit(problem("redcal")).save(path)
-    assert json.loads(path.read_text())["schema_version"] == 2
+    assert json.loads(path.read_text())["schema_version"] == 3
     assert [p.name for p in tmp_path.iterdir()] == ["model.json"]
 
 
