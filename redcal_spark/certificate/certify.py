@@ -71,14 +71,22 @@ class Certificate:
         verdicts = [check.verdict for check in self.checks if check.kind == kind]
         return {verdict: verdicts.count(verdict) for verdict in VERDICTS}
 
-    def headline(self) -> list[str]:
-        """What was promised and what is so, in a line; and whether the books are in order."""
-        counts = [
+    @property
+    def verdicts(self) -> list[str]:
+        """How many promises hold, are undecided and so on, in words, worst first.
+
+        Whatever is violated counts, a promise or not.
+        """
+        counts = self.counts | {"violated": len(self.violated)}
+        return [
             f"{count:,} {'hold' if verdict == 'holds' and count > 1 else verdict}"
-            for verdict, count in reversed(self.counts.items())
+            for verdict, count in counts.items()
             if count
         ]
-        line_1 = f"certificate: {', '.join(counts) or 'nothing is promised'}"
+
+    def headline(self) -> list[str]:
+        """What was promised and what is so, in a line; and whether the books are in order."""
+        line_1 = f"certificate: {', '.join(reversed(self.verdicts)) or 'nothing is promised'}"
         books = self.counted("bookkeeping")
         done = books["holds"] + books["violated"]
         line_2 = f"bookkeeping: {books['holds']:,} of {done:,} checks agree"

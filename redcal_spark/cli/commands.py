@@ -257,9 +257,9 @@ def runs(options: argparse.Namespace) -> int:
     choices = options.keep is not None or options.older_than is not None or options.dry_run
     if choices and not options.prune:
         raise UsageError("--keep, --older-than and --dry-run need --prune")
-    job = job_of(options)
     if options.prune or options.compact:
-        return _housekeeping(options, job)
+        return _housekeeping(options, options.prune)
+    job = job_of(options)
     rows = job.ledger.rows()
     if options.json:
         for row in rows:
@@ -276,10 +276,16 @@ def runs(options: argparse.Namespace) -> int:
     return 0
 
 
-def _housekeeping(options: argparse.Namespace, job: Job) -> int:
+def prune_(options: argparse.Namespace) -> int:
+    choices = options.keep is not None or options.older_than is not None
+    return _housekeeping(options, choices or not options.compact or options.dry_run)
+
+
+def _housekeeping(options: argparse.Namespace, prunes: bool) -> int:
+    job = job_of(options)
     done: dict[str, object] = {}
     lines: list[str] = []
-    if options.prune:
+    if prunes:
         pruned = prune(job, options.keep, options.older_than, options.dry_run)
         done |= pruned.to_json()
         lines += prune_lines(pruned)

@@ -12,8 +12,10 @@ from collections.abc import Callable, Sequence
 
 from redcal_spark import __version__
 from redcal_spark.cli import commands
+from redcal_spark.cli.completion import SHELLS, completion
 from redcal_spark.cli.demo_command import demo
 from redcal_spark.cli.fail_on import CONDITIONS, conditions
+from redcal_spark.cli.help import Formatter, ending, examples, overview
 from redcal_spark.cli.log_lines import FORMATS, Context, Parser, logging_to_stderr
 from redcal_spark.cli.results import aside
 from redcal_spark.cli.streams import Screen, printable
@@ -81,21 +83,24 @@ def _done(options: argparse.Namespace) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="redcal",
-        description="Reconcile two models that lead to different decisions.",
-        epilog="Exit: 0 converged, 1 failed or interrupted, 2 wrong use, configuration or input, "
-        "3 finished but capped, stalled or cut. A run with nothing to do exits as the run "
-        "that did it.",
-    )
+    usage = "redcal [-h] [-C DIR] [--version] COMMAND ..."
+    parser = Parser(prog="redcal", usage=usage, formatter_class=Formatter, epilog=ending())
     _folder(parser)
     parser.add_argument("--version", action="version", version=f"redcal {__version__}")
-    known = parser.add_subparsers(dest="command", metavar="COMMAND")
+    # the overview lists the commands, in groups
+    known = parser.add_subparsers(dest="command", prog="redcal", help=argparse.SUPPRESS)
+    texts: dict[str, str] = {}
 
     def command(
         name: str, do: Callable[[argparse.Namespace], int], text: str, config: bool = True
     ) -> argparse.ArgumentParser:
-        sub = known.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+        texts[name] = text
+        sub = known.add_parser(
+            name,
+            description=f"{text[0].upper()}{text[1:]}.",
+            epilog=examples(name),
+            formatter_class=Formatter,
+        )
         if config:
             sub.add_argument("-c", "--config", required=True, metavar="FILE", help="the YAML file")
             sub.add_argument(
@@ -137,7 +142,7 @@ def _parser() -> argparse.ArgumentParser:
     command(
         "audit",
         commands.audit_,
-        "show how much the models disagree and what it costs; write nothing",
+        "show how far the models disagree and what it costs; write nothing",
     )
     for name, do, text in (
         ("run", commands.run, "fit, apply and check on holdout rows: the main job"),
@@ -148,7 +153,7 @@ def _parser() -> argparse.ArgumentParser:
         waits(sub)
         alerting(sub)
     sub = command(
-        "resume", commands.resume, "continue a run that died, on the input versions it started with"
+        "resume", commands.resume, "continue a run that died, on the input versions it began with"
     )
     sub.add_argument("--run", metavar="ID", help="default: the last unfinished run")
     waits(sub)
@@ -181,9 +186,9 @@ def _parser() -> argparse.ArgumentParser:
     sub = command(
         "evaluate",
         commands.evaluate,
-        "repeat a run from its input and compare everything it wrote, cell by cell",
+        "repeat a run and compare all that it wrote, cell by cell",
     )
-    sub.epilog = EVALUATED
+    sub.epilog = examples("evaluate", EVALUATED)
     sub.add_argument(
         "--run", metavar="ID", help="default: the run whose rows the table has, or the last fit"
     )
@@ -211,24 +216,36 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--run", metavar="ID", help="a run's id, or latest")
     sub.add_argument("-o", "--output", metavar="FILE", help="default: beside the output table")
     sub = command(
-        "view", commands.view, "print the SQL that puts input and touched rows together, for Spark"
+        "view", commands.view, "print SQL that puts input and touched rows together, for Spark"
     )
     sub.add_argument("--name", metavar="VIEW", help="CREATE OR REPLACE VIEW; default: a SELECT")
     sub.add_argument("--run", metavar="ID", help="default: the run whose rows the table has")
+    sub = command("runs", commands.runs, "list the runs, how they ended and what is certified")
+    sub.add_argument("--prune", action="store_true", help="as redcal prune")
+    _pruning(sub)
     sub = command(
-        "runs", commands.runs, "list the runs in the ledger, or delete what old ones left"
+        "prune", commands.prune_, "delete patches, history, metrics of old runs; compact tables"
     )
-    sub.add_argument(
-        "--prune", action="store_true", help="delete patches, history and metrics of old runs"
+    _pruning(sub)
+    sub = command(
+        "completion",
+        lambda options: completion(options, parser),
+        "print completion for a shell: bash, zsh or fish",
+        config=False,
     )
+    sub.add_argument("shell", choices=SHELLS, metavar="SHELL", help=", ".join(SHELLS))
+    sub = command("demo", demo, "write example data and reconcile it into ./out", config=False)
+    sub.add_argument("--rows", type=_patients, default=ROWS, help=f"default: {ROWS:,}")
+    sub.add_argument("--force", action="store_true", help="run even if nothing changed")
+    parser.description = overview(texts)
+    return parser
+
+
+def _pruning(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--keep", type=_positive, metavar="N", help="prune all but the newest N")
     sub.add_argument("--older-than", type=age, metavar="AGE", help="prune those, as 30d, 8w, 12h")
     sub.add_argument("--dry-run", action="store_true", help="show what would be deleted")
     sub.add_argument("--compact", action="store_true", help="compact small files (OPTIMIZE)")
-    sub = command("demo", demo, "write example data and reconcile it into ./out", config=False)
-    sub.add_argument("--rows", type=_patients, default=ROWS, help=f"default: {ROWS:,}")
-    sub.add_argument("--force", action="store_true", help="run even if nothing changed")
-    return parser
 
 
 def _folder(parser: argparse.ArgumentParser) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
@@ -11,10 +12,12 @@ from typing import Any
 
 from rich.table import Table
 
+from redcal_spark.certificate.certify import Certificate
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.metrics import Metrics, brier_words
 from redcal_spark.core.number_text import cost_texts, plural, share_text
 from redcal_spark.core.patches import Patch, PatchLog
+from redcal_spark.errors import ModelFileError
 from redcal_spark.model.explanation import Explanation
 from redcal_spark.runs.compare import SPLITS, Compared, mean_brier, mean_gap
 from redcal_spark.runs.ledger import RunRow
@@ -89,6 +92,7 @@ def log_table(patches: PatchLog, losses: LossFamily) -> Table:
 def runs_table(rows: Sequence[RunRow]) -> Table:
     """The ledger for people, oldest run first."""
     table = columns_of(("run", "command", "status", "started (UTC)"), ("patches", "rows"))
+    table.add_column("certificate", overflow="fold")
     for row in rows:
         table.add_row(
             row.run_id,
@@ -97,8 +101,20 @@ def runs_table(rows: Sequence[RunRow]) -> Table:
             f"{row.started_at:%Y-%m-%d %H:%M}",
             "" if row.patches is None else f"{row.patches:,}",
             "" if row.rows is None else f"{row.rows:,}",
+            verdict_words(row.certificate),
         )
     return table
+
+
+def verdict_words(certificate: str | None) -> str:
+    """What a certificate in the ledger says, worst first; nothing where there is none."""
+    if certificate is None:
+        return ""
+    try:
+        verdicts = Certificate.from_json(json.loads(certificate)).verdicts
+    except (ValueError, ModelFileError):  # the list must not fail by one run
+        return "cannot be read"
+    return ", ".join(verdicts) or "nothing promised"
 
 
 def event_words(patch: Patch, losses: LossFamily) -> str:

@@ -89,7 +89,7 @@ class RunRow:
         if self.pruned_at is not None:
             raise UsageError(
                 f"run {self.run_id} was pruned at {self.pruned_at:%Y-%m-%d %H:%M:%S} UTC: its "
-                "patches, history and metrics are gone (redcal runs --prune)"
+                "patches, history and metrics are gone (redcal prune)"
             )
 
     @classmethod

@@ -63,7 +63,7 @@ def prune(
 ) -> Pruned:
     """Remove what old runs of this target left: all but the newest `keep`, or those this old."""
     if (keep is None) == (older_than is None):
-        raise UsageError("runs --prune: select runs with --keep N or --older-than 30d")
+        raise UsageError("select runs with --keep N or --older-than 30d, one of them")
     target = job.config.recorded()["output"]["table"]
     ours = [row for row in job.ledger.rows() if _target(row.config) == target]
     left = [row for row in ours if row.pruned_at is None]

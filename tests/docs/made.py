@@ -21,15 +21,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from redcal_spark import cli
 from redcal_spark.cli import entry
+from redcal_spark.cli.help import EXAMPLES, GROUPS
 from tests.bench.results import FOLDER, Results
 from tests.docs.pages import ROOT
 
 RUN_ID = re.compile(r"\d{8}T\d{6}-[0-9a-f]{6}")
 COMMON = (
-    *("--help", "--config", "--set", "--engine"),
+    *("--help", "--config", "--set", "--engine", "--directory"),
     *("--quiet", "--verbose", "--json", "--log-format"),
 )
 WIDTH = "110"
@@ -114,16 +116,26 @@ def _printed(arguments: list[str], folder: str) -> str:
 
 
 def commands() -> str:
-    """Every command, from the parser."""
+    """Every command, from the parser, in the groups of `redcal --help`."""
     (known,) = (a for a in entry._parser()._actions if isinstance(a, argparse._SubParsersAction))
-    parts = []
-    for name, parser in known.choices.items():
-        own = [a for a in parser._actions if not {*COMMON} & {*a.option_strings}]
-        parts.append(f"## redcal {name}\n\n{parser.description}")
-        if own:
-            rows = "\n".join(f"| {_option(action)} | {_help(action)} |" for action in own)
-            parts.append(f"| option | |\n| --- | --- |\n{rows}")
+    groups = {g: [n for n in names if n in known.choices] for g, names in GROUPS.items()}
+    lines = (
+        f"| {group} | {', '.join(f'[{name}](#redcal-{name})' for name in names)} |"
+        for group, names in groups.items()
+    )
+    parts = ["\n".join(["| group | commands |", "| --- | --- |", *lines])]
+    parts += [part for names in groups.values() for name in names for part in _command(name, known)]
     return "\n\n".join(parts)
+
+
+def _command(name: str, known: argparse._SubParsersAction[Any]) -> Iterator[str]:
+    parser = known.choices[name]
+    own = [a for a in parser._actions if not {*COMMON} & {*a.option_strings}]
+    examples = "\n".join(EXAMPLES[name])
+    yield f"## redcal {name}\n\n{parser.description}\n\n```sh\n{examples}\n```"
+    if own:
+        rows = "\n".join(f"| {_option(action)} | {_help(action)} |" for action in own)
+        yield f"| option | |\n| --- | --- |\n{rows}"
 
 
 def _option(action: argparse.Action) -> str:
@@ -131,7 +143,8 @@ def _option(action: argparse.Action) -> str:
     if value is None and action.nargs != 0:
         value = action.dest.upper()
     value = f" [{value}]" if action.nargs == "?" else "" if value is None else f" {value}"
-    return f"`{', '.join(action.option_strings)}{value}`"
+    names = ", ".join(action.option_strings)
+    return f"`{(names + value).strip()}`"
 
 
 def _help(action: argparse.Action) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import copy
 import re
 import shlex
@@ -156,13 +157,17 @@ def test_commands_in_sentences_exist(page: str, command: str) -> None:
     if re.search(r"\.\.\.|<", command):
         return
     _, *words = shlex.split(command)
-    if not any(word in ("-c", "--config") for word in words) and words[0] != "demo":
-        words += ["-c", "conf/my.yaml"]
-    if words[0] == "explain" and "--id" not in words:
-        words += ["--id", "1"]
     if words[0].startswith("-"):
         return
-    entry._parser().parse_args(words)
+    parser = entry._parser()
+    (known,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+    for action in known.choices[words[0]]._actions:
+        if action.required and not {*action.option_strings} & {*words}:
+            if action.option_strings:
+                words += [action.option_strings[0], "1"]
+            elif len(words) == 1:
+                words += [next(iter(action.choices or ["1"]))]
+    parser.parse_args(words)
 
 
 def test_make_targets_exist() -> None:

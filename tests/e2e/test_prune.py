@@ -67,6 +67,21 @@ def test_by_number(three: tuple[Work, list[str]]) -> None:
     assert (told.code, told.out) == (0, "0 runs pruned\n")
 
 
+def test_prune_is_a_command(three: tuple[Work, list[str]]) -> None:
+    work, (first, second, last) = three
+    wanted = work.redcal("runs", "--prune", "--keep", "1", "--dry-run", "--json").json
+    assert wanted["pruned"] == [first, second]
+    assert work.redcal("prune", "--keep", "1", "--dry-run", "--json").json == wanted
+    told = work.redcal("prune", "--compact")
+    assert told.code == 0 and "pruned" not in told.out, "without a choice it compacts alone"
+    for arguments in ((), ("--dry-run",), ("--keep", "1", "--older-than", "3d")):
+        told = work.redcal("prune", *arguments)
+        said = "redcal prune: select runs with --keep N or --older-than 30d, one of them\n"
+        assert (told.code, told.out, told.err) == (2, "", said)
+    assert work.redcal("prune", "--keep", "1", "--json").json["pruned"] == [first, second]
+    assert runs_in(work, "patches") == {last}
+
+
 def test_by_age(three: tuple[Work, list[str]]) -> None:
     work, (first, second, last) = three
     aged(first, 40)

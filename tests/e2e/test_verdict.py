@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ import pytest
 from deltalake import write_deltalake
 
 from redcal_spark import ReconciledPair, Reconciler
+from redcal_spark.backends.local.store import DeltaRsStore
 from redcal_spark.certificate.certify import Certificate
+from redcal_spark.runs.ledger import Ledger
 from tests import oracle
 from tests.e2e.work import CLASSES, LOSSES, Work, problem, scores, split_rows, write
 
@@ -221,3 +224,22 @@ def test_a_prefix_needs_holdout_rows(work: Work) -> None:
     assert told.code == 2
     assert "reconcile.guard: best_prefix needs holdout rows: set input.split" in told.err
     assert not Path("out").exists()
+
+
+def test_runs_show_what_is_certified(work: Work) -> None:
+    """In words, worst first; a certificate that cannot be read does not hide the other runs."""
+    first = work.ran()
+    work.ran("apply")
+    verdicts = [c["verdict"] for c in first["certificate"]["checks"] if c["kind"] == "promise"]
+    count = {verdict: verdicts.count(verdict) for verdict in verdicts}
+    order = ("violated", "undecided", "not covered", "not done", "holds")
+    words = [f"{count[v]} {'hold' if v == 'holds' else v}" for v in order if v in count]
+    assert len(words) > 1
+    heading, line, applied = work.redcal("runs").out.splitlines()
+    assert heading.rstrip().endswith(" certificate")
+    assert line.rstrip().endswith(f" {', '.join(words)}")
+    assert applied.rstrip().endswith(" 600"), "an apply certifies nothing"
+    ledger = Ledger(DeltaRsStore(), "out/rows_runs")
+    row = ledger.rows()[0]
+    assert ledger.replace(replace(row, certificate="{}", previous_claim=row.claim))
+    assert work.redcal("runs").out.splitlines()[1].rstrip().endswith(" cannot be read")

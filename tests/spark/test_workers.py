@@ -49,6 +49,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, fail: Callable[[], None]) -> None:
                     fail()
                     yield batch
 
+            run.names = getattr(task, "names", None)  # type: ignore[attr-defined]
             return run
 
         return make

@@ -6,6 +6,7 @@ written groups stand until a group is taken over, and from then on the driver co
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from functools import partial
 
@@ -23,6 +24,8 @@ from redcal_spark.core.groups import Grouping
 from redcal_spark.core.kernel import BlockScan, Rules, scan
 from redcal_spark.core.metrics import Totals
 from redcal_spark.core.packing import unpack_block
+
+log = logging.getLogger(__name__)
 
 PART = 65_536  # rows that the driver keeps in one piece
 
@@ -81,6 +84,7 @@ class LazyEngine:
             blocks = blocks_at_driver(self._written, "fit", wanted.tolist(), self._threads)
             made.rows = sum(block.rows for block in blocks)
             made.bytes = sum(block.nbytes for block in blocks)
+        log.info("handing over: %s rows of chosen events go to the driver", f"{made.rows:,}")
         self.held.add(scans_of(blocks, self._rules, self._threads))
         self._left -= self._counts[wanted].sum(axis=0)
         self._counts[wanted] = 0

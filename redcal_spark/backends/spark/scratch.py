@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException, PySparkException
@@ -61,7 +62,10 @@ class Scratch:
         """Whether tasks may write files of their own: a folder that driver and workers see."""
         if self.place is None or not is_path(self.place) or ADDRESS.match(self.place):
             return False
-        return is_local(self.spark) or shared(self.spark, self.place, self.name)
+        known = _shared.setdefault(self.spark, {})
+        if self.place not in known:
+            known[self.place] = shared(self.spark, self.place, self.name)
+        return known[self.place]
 
     def write(self, job: Callable[[SinkOf], DataFrame], told: Statistics) -> Written:
         """Write what the tasks of a job put into the sink that it is given.
@@ -172,17 +176,17 @@ def _in_sql(name: str) -> str:
     return ".".join(map(quoted, name.split(".")))
 
 
-def is_local(spark: SparkSession) -> bool:
-    """Whether the workers are this machine."""
-    try:
-        return str(spark.conf.get("spark.master", "")).startswith("local")
-    except PySparkException:
-        return False
-
-
 def _local_place(spark: SparkSession) -> str | None:
-    """A temporary folder is good enough where the workers are this machine."""
-    return str(Path(tempfile.gettempdir(), "redcal-scratch")) if is_local(spark) else None
+    """A temporary folder is good enough where the workers are one machine."""
+    try:
+        local = str(spark.conf.get("spark.master", "")).startswith("local")
+    except PySparkException:
+        return None
+    return str(Path(tempfile.gettempdir(), "redcal-scratch")) if local else None
+
+
+# By session and place. A session of Connect may be local to a server on another machine.
+_shared: WeakKeyDictionary[SparkSession, dict[str, bool]] = WeakKeyDictionary()
 
 
 def shared(spark: SparkSession, place: str, name: str) -> bool:
