@@ -14,6 +14,7 @@ from functools import wraps
 from typing import Any, Literal, ParamSpec, TypeVar
 
 MAX_CLASSES = 16_384  # up to which products of scores and costs are exact
+MAX_MODELS = 16
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -23,6 +24,7 @@ KEYS = {
     "losses": "losses",
     "model_1": "input.model_1",
     "model_2": "input.model_2",
+    "models": "input.models",
     "label": "input.label",
     "id": "input.id",
     "classes": "input.classes",

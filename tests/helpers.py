@@ -31,6 +31,7 @@ from redcal_spark.errors import GridWarning, ScoreWarning
 from redcal_spark.model.fit import fit_scanned
 from tests import oracle
 from tests.oracle import ONE, Grid, Patch, Problem
+from tests.problems import PARAMETERS
 
 # The same examples on every machine and every day; `slow` tests draw more.
 DRAWN = settings(max_examples=40, deadline=None, derandomize=True, database=None)
@@ -55,15 +56,19 @@ def seeds(every: range, quick: int) -> list[Any]:
 
 def reconciler(problem: Problem, threads: int = 1, **options: Any) -> Reconciler:
     """A Reconciler with the problem's losses and parameters."""
-    given = {
-        name: getattr(problem, name)
-        for name in Problem.__dataclass_fields__
-        if name not in ("f1", "f2", "y", "w")
-    }
+    given = {name: getattr(problem, name) for name in PARAMETERS}
+    given["weight_unit"] = problem.weight_unit
+    if problem.more:
+        given["models"] = names_of(problem)
     if problem.w is not None:
         given["weight"] = "weight"
     with quietly():
         return Reconciler(threads=threads, **given | options)
+
+
+def names_of(problem: Problem) -> list[str]:
+    """The columns of the models' scores."""
+    return [f"model_{i}" for i in range(1, len(problem.models) + 1)]
 
 
 def arrays(problem: Problem) -> tuple[Array, Array, Any]:
@@ -78,20 +83,29 @@ def fit(problem: Problem, threads: int = 1) -> ReconciledPair:
     """By the public way."""
     with quietly():
         weight = None if problem.w is None else np.array(problem.w)
-        return reconciler(problem, threads).fit(*arrays(problem), weight=weight)
+        model = reconciler(problem, threads)
+        if problem.more:
+            return model.fit(scores_of(problem), arrays(problem)[2], weight=weight)
+        return model.fit(*arrays(problem), weight=weight)
 
 
-def apply(pair: ReconciledPair, problem: Problem) -> tuple[Any, Any]:
+def scores_of(problem: Problem) -> list[Array]:
+    """The scores of every model."""
+    return [np.array(scores) for scores in problem.models]
+
+
+def apply(pair: ReconciledPair, problem: Problem) -> tuple[Any, ...]:
     """The reconciled scores as floats, by the public way."""
     with quietly():
+        if problem.more:
+            return tuple(pair.apply(scores_of(problem)))
         f1, f2 = pair.apply(*arrays(problem)[:2])
     return f1, f2
 
 
-def fitted(pair: ReconciledPair, problem: Problem) -> tuple[Grid, Grid]:
+def fitted(pair: ReconciledPair, problem: Problem) -> tuple[Grid, ...]:
     """The reconciled scores on the grid."""
-    f1, f2 = apply(pair, problem)
-    return oracle.grid_scores(f1.tolist()), oracle.grid_scores(f2.tolist())
+    return tuple(oracle.grid_scores(f.tolist()) for f in apply(pair, problem))
 
 
 def log_of(pair: ReconciledPair) -> list[Patch]:
@@ -113,12 +127,12 @@ def same_as(pair: ReconciledPair, result: oracle.Result) -> None:
 
 def batches_of(problem: Problem, sizes: Sequence[int]) -> list[pa.RecordBatch]:
     """The problem as a table cut into batches of these sizes; the last takes what is left."""
-    f1, f2, y = arrays(problem)
-    columns = {"model_1": f1, "model_2": f2, "label": y}
+    scores, y = scores_of(problem), arrays(problem)[2]
+    columns = dict(zip(names_of(problem), scores, strict=True)) | {"label": y}
     if problem.w is not None:
         columns["weight"] = np.array(problem.w)
     table = pa.table({name: _column(values) for name, values in columns.items()})
-    ends = [0, *(end for end in np.cumsum(sizes).tolist() if end < len(f1)), len(f1)]
+    ends = [0, *(end for end in np.cumsum(sizes).tolist() if end < len(y)), len(y)]
     return [table.slice(a, b - a).combine_chunks().to_batches()[0] for a, b in pairwise(ends)]
 
 
@@ -186,17 +200,18 @@ def reordered(problem: Problem, order: Sequence[int]) -> Problem:
         f1=[problem.f1[i] for i in order],
         f2=[problem.f2[i] for i in order],
         y=[problem.y[i] for i in order],
+        more=[[scores[i] for i in order] for scores in problem.more],
         w=None if problem.w is None else [problem.w[i] for i in order],
     )
 
 
-def with_scores(problem: Problem, f1: Grid, f2: Grid) -> Problem:
+def with_scores(problem: Problem, *scores: Grid) -> Problem:
     """The problem with other scores, given on the grid."""
     new = []
-    for f in (f1, f2):
+    for f in scores:
         rows: list[Any] = [[q / ONE for q in row] for row in f]
         new.append([row[1] for row in rows] if problem.binary else rows)
-    return replace(problem, f1=new[0], f2=new[1])
+    return replace(problem, f1=new[0], f2=new[1], more=new[2:])
 
 
 def brier(f: Grid, y: Grid) -> Fraction:
@@ -206,7 +221,7 @@ def brier(f: Grid, y: Grid) -> Fraction:
 
 def parameters_of(problem: Problem) -> dict[str, Any]:
     """Everything but the rows."""
-    return {k: v for k, v in asdict(problem).items() if k not in ("f1", "f2", "y", "w")}
+    return {name: value for name, value in asdict(problem).items() if name in PARAMETERS}
 
 
 def refused(kind: type[Exception], action: Callable[[], Any]) -> str:
@@ -220,10 +235,9 @@ def refused(kind: type[Exception], action: Callable[[], Any]) -> str:
 
 def block_of(problem: Problem) -> Block:
     """All rows of the problem on the grid, labels as vectors."""
-    f1, f2 = oracle.grid_scores(problem.f1), oracle.grid_scores(problem.f2)
-    y = oracle.grid_labels(problem)
-    one, two, labels = (np.array(rows, dtype=np.int32) for rows in (f1, f2, y))
-    return Block(one, two, labels, oracle_weights(problem))
+    f = (np.array(oracle.grid_scores(scores), dtype=np.int32) for scores in problem.models)
+    labels = np.array(oracle.grid_labels(problem), dtype=np.int32)
+    return Block(tuple(f), labels, oracle_weights(problem))
 
 
 def oracle_weights(problem: Problem) -> Array | None:
@@ -241,7 +255,7 @@ def check_brier(
     rules: Rules,
     log: PatchLog,
     error: Callable[[Array, Array], int] = squared_error,
-) -> tuple[Array, Array]:
+) -> tuple[Array, ...]:
     """Every patch lowers the exact Brier sum by what its mean says; returns the final scores.
 
     Along the way: the logged number of rows is right, and nothing leaves the box.
@@ -266,4 +280,4 @@ def check_brier(
         assert f.min() >= 0 and f.max() <= ONE
         if rules.binary:
             assert (f.sum(axis=1) == ONE).all()
-    return rows.f[0], rows.f[1]
+    return tuple(rows.f)

@@ -7,7 +7,7 @@ statistic from all rows. The fast code must give the same patch log, patch by pa
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 from math import floor
@@ -17,7 +17,7 @@ import numpy as np
 
 ONE = 2**26  # predictions and labels are integers in [0, ONE]
 FIELDS = (
-    *("step", "round", "kind", "model", "loss", "a1", "a2"),
+    *("step", "round", "kind", "model", "other", "loss", "a1", "a2"),
     *("action", "coordinate", "direction", "rows", "phi"),
 )
 ALGORITHMS = ("redcal", "decision_calibration", "reconcile", "dc_then_redcal")
@@ -28,7 +28,10 @@ Patch = dict[str, Any]  # one line of the log, with the keys FIELDS
 
 @dataclass(frozen=True)
 class Problem:
-    """Two models' scores, the labels, the losses and the parameters, as a user gives them."""
+    """The models' scores, the labels, the losses and the parameters, as a user gives them.
+
+    more: the scores of models 3, 4, ...
+    """
 
     f1: list[Any]  # n rows of d floats, or n floats when binary: one column P(1)
     f2: list[Any]
@@ -44,6 +47,12 @@ class Problem:
     max_steps: int = 1_000_000
     w: list[Any] | None = None  # weights, multiples of the unit; None: every row counts once
     weight_unit: float = 1.0
+    more: list[list[Any]] = field(default_factory=list)
+
+    @property
+    def models(self) -> list[list[Any]]:
+        """The scores of every model, in order."""
+        return [self.f1, self.f2, *self.more]
 
     @property
     def binary(self) -> bool:
@@ -57,11 +66,18 @@ class Result:
 
     log: list[Patch]
     status: str  # converged | capped | stalled
-    f1: Grid
-    f2: Grid
+    f: list[Grid]
     beta: Fraction | None
     m: int
     zero_calibrations: int  # ended by an all-zero phi, in this call (not in the prefix)
+
+    @property
+    def f1(self) -> Grid:
+        return self.f[0]
+
+    @property
+    def f2(self) -> Grid:
+        return self.f[1]
 
 
 def fit(problem: Problem, prefix: Sequence[Patch] = ()) -> Result:
@@ -74,15 +90,15 @@ def fit(problem: Problem, prefix: Sequence[Patch] = ()) -> Result:
         status = run.run()
     except OutOfSteps:
         status = "capped"
-    return Result(run.log, status, run.f[1], run.f[2], beta, m, run.zero_calibrations)
+    return Result(run.log, status, list(run.f.values()), beta, m, run.zero_calibrations)
 
 
-def replay(problem: Problem, log: Sequence[Patch]) -> tuple[Grid, Grid]:
+def replay(problem: Problem, log: Sequence[Patch]) -> tuple[Grid, ...]:
     """Grid scores after the log, from the original scores; labels are not looked at."""
     run = Run(problem)
     for patch in log:
         run.replay(patch)
-    return run.f[1], run.f[2]
+    return tuple(run.f.values())
 
 
 def brier_sum(f: Grid, y: Grid, w: Sequence[int] | None = None) -> int:
@@ -274,7 +290,7 @@ class OutOfSteps(Exception):
 
 
 class Run:
-    """Current scores of both models, the log so far, and the loops that extend it."""
+    """Current scores of all models, the log so far, and the loops that extend it."""
 
     def __init__(
         self, problem: Problem, y: Grid | None = None, beta: Fraction | None = None, m: int = 1
@@ -282,7 +298,8 @@ class Run:
         if problem.algorithm not in ALGORITHMS:
             raise ValueError(f"unknown algorithm {problem.algorithm!r}")
         self.problem = problem
-        self.f = {1: grid_scores(problem.f1), 2: grid_scores(problem.f2)}
+        self.f = {i: grid_scores(scores) for i, scores in enumerate(problem.models, 1)}
+        self.pairs = [(i, j) for i in self.f for j in self.f if i < j]
         self.y = y or []
         self.w = weights(problem)
         self.n, self.d = sum(self.w), len(self.f[1][0])
@@ -311,32 +328,33 @@ class Run:
             self.calibrate_within_event(round_)
             round_ += 1
         while True:
-            loss, a1, a2, event = self.largest_event()
+            loss, a1, a2, i, j, event = self.largest_event()
             if self.mass(event) < eta * self.n:
                 return "converged"
             if round_ >= self.problem.max_rounds:
                 return "capped"
             contrast = minus(self.losses[loss][a1], self.losses[loss][a2])
-            error_1 = abs(dot(self.residual_sums(1, event), contrast))
-            error_2 = abs(dot(self.residual_sums(2, event), contrast))
-            model = 1 if error_1 >= error_2 else 2
+            error_i = abs(dot(self.residual_sums(i, event), contrast))
+            error_j = abs(dot(self.residual_sums(j, event), contrast))
+            model, other = (i, j) if error_i >= error_j else (j, i)
             phi = self.rounded_mean(self.residual_sums(model, event), self.mass(event))
             if not any(phi):
                 return "stalled"
-            self.record(round_, "reconcile", model, event, phi, loss=loss, a1=a1, a2=a2)
+            where = {"other": other, "loss": loss, "a1": a1, "a2": a2}
+            self.record(round_, "reconcile", model, event, phi, **where)
             self.event = event
             self.shift(model, event, phi)
             self.calibrate_within_event(round_)
             round_ += 1
 
     def decision_calibration(self) -> None:
-        """Algorithm 1 everywhere, model 1 then model 2, from where the log has got to."""
+        """Algorithm 1 everywhere, model 1, then 2, and so on, from where the log has got to."""
         reached = 1
         if self.log:
             last = self.log[-1]
-            reached = last["model"] if last["round"] is None else 3
+            reached = last["model"] if last["round"] is None else len(self.f) + 1
         assert self.beta is not None
-        for model in (1, 2):
+        for model in self.f:
             if model >= reached:
                 self.calibrate(model, None, list(range(len(self.w))), self.beta**2)
 
@@ -347,7 +365,7 @@ class Run:
         beta_squared = self.beta**2
         if self.problem.adaptive_beta:
             loss = self.losses[first["loss"]]
-            own = loss[first["a1"] if first["model"] == 1 else first["a2"]]
+            own = loss[first["a1"] if first["model"] < first["other"] else first["a2"]]
             labels = self.sums(self.y, self.event)
             gain = max(dot(labels, minus(own, other)) for other in loss)
             delta = Fraction(gain, self.n * ONE * 2 ** loss_bits(self.d))
@@ -384,74 +402,81 @@ class Run:
         round_ = self.log[-1]["round"] + 1 if self.log else 0
         while True:
             largest, beyond = Fraction(-1), False
-            for j in [1] if self.problem.binary else range(self.d):
-                sides = {direction: self.rows_beyond(j, direction) for direction in "><"}
-                if self.mass(sides[">"]) + self.mass(sides["<"]) < eta * self.n:
-                    continue
-                beyond = True
-                for direction, rows in sides.items():
-                    for model in (1, 2):
+            for c in [1] if self.problem.binary else range(self.d):
+                for direction in "><":
+                    for pair in self.pairs:
+                        above = self.rows_beyond(c, ">", pair)
+                        below = self.rows_beyond(c, "<", pair)
+                        if self.mass(above) + self.mass(below) < eta * self.n:
+                            continue
+                        beyond = True
+                        rows = above if direction == ">" else below
                         mass = self.mass(rows)
-                        if not mass:
-                            continue  # an empty side has no mean
-                        residual = sum(
-                            self.w[i] * (self.y[i][j] - self.f[model][i][j]) for i in rows
-                        )
-                        value = mass * Fraction(residual, mass) ** 2
-                        if value > largest:
-                            largest = value
-                            chosen = j, direction, model, rows, residual
+                        for model in pair:
+                            if not mass:
+                                continue  # an empty side has no mean
+                            residual = self.residual_sums(model, rows)[c]
+                            value = mass * Fraction(residual, mass) ** 2
+                            if value > largest:
+                                largest = value
+                                chosen = c, direction, pair, model, rows, residual
             if not beyond:
                 return "converged"
             if round_ >= self.problem.max_rounds:
                 return "capped"
-            j, direction, model, rows, residual = chosen
+            c, direction, pair, model, rows, residual = chosen
             phi = self.rounded_mean([residual], self.mass(rows))
             if not any(phi):
                 return "stalled"
-            self.record(round_, "score", model, rows, phi, coordinate=j, direction=direction)
-            self.shift_coordinate(model, rows, j, phi[0])
+            other = pair[1] if model == pair[0] else pair[0]
+            where = {"other": other, "coordinate": c, "direction": direction}
+            self.record(round_, "score", model, rows, phi, **where)
+            self.shift_coordinate(model, rows, c, phi[0])
             round_ += 1
 
     # What the loops look at
 
-    def largest_event(self) -> tuple[str, int, int, list[int]]:
+    def largest_event(self) -> tuple[str, int, int, int, int, list[int]]:
         """The disagreement event with the most rows; the first in order on ties."""
-        return max(self.events(), key=lambda event: self.mass(event[3]))  # max keeps the first
+        return max(self.all_events(), key=lambda event: self.mass(event[5]))  # max keeps the first
 
     def mass(self, rows: list[int]) -> int:
         """As how many identical rows these count."""
         return sum(self.w[i] for i in rows)
 
     def events(self) -> Iterator[tuple[str, int, int, list[int]]]:
-        """Every E(loss, a1, a2) with its rows, by loss, a1, a2."""
+        """Those of models 1 and 2: every E(loss, a1, a2) with its rows."""
+        for loss, a1, a2, i, j, rows in self.all_events():
+            if (i, j) == (1, 2):
+                yield loss, a1, a2, rows
+
+    def all_events(self) -> Iterator[tuple[str, int, int, int, int, list[int]]]:
+        """Every E(loss, a1, a2; i, j) with its rows, by loss, a1, a2, i, j."""
         alpha = parameter("alpha", self.problem.alpha)
         threshold = floor(alpha * ONE * 2 ** loss_bits(self.d))
         for name, loss in self.losses.items():
-            scores_1 = [action_scores(loss, row) for row in self.f[1]]
-            scores_2 = [action_scores(loss, row) for row in self.f[2]]
+            scores = {i: [action_scores(loss, row) for row in f] for i, f in self.f.items()}
             for a1 in range(len(loss)):
                 for a2 in range(len(loss)):
-                    if a1 == a2:
-                        continue
-                    event = []
-                    for i, (s1, s2) in enumerate(zip(scores_1, scores_2, strict=True)):
-                        apart = s1[a2] - s1[a1] > threshold or s2[a1] - s2[a2] > threshold
-                        if argmin(s1) == a1 and argmin(s2) == a2 and apart:
-                            event.append(i)
-                    yield name, a1, a2, event
+                    for i, j in self.pairs if a1 != a2 else ():
+                        event = []
+                        for row, (s1, s2) in enumerate(zip(scores[i], scores[j], strict=True)):
+                            apart = s1[a2] - s1[a1] > threshold or s2[a1] - s2[a2] > threshold
+                            if argmin(s1) == a1 and argmin(s2) == a2 and apart:
+                                event.append(row)
+                        yield name, a1, a2, i, j, event
 
     def rows_acting(self, model: int, loss: str, action: int, event: list[int]) -> list[int]:
         """Rows of the event whose best response under the loss is this action."""
         f, costs = self.f[model], self.losses[loss]
         return [i for i in event if argmin(action_scores(costs, f[i])) == action]
 
-    def rows_beyond(self, j: int, direction: str) -> list[int]:
-        """U(j, >) or U(j, <): rows whose coordinate j differs by more than alpha."""
+    def rows_beyond(self, c: int, direction: str, pair: tuple[int, int] = (1, 2)) -> list[int]:
+        """U(c, >; i, j) or U(c, <; i, j): rows whose coordinate c differs by more than alpha."""
         threshold = floor(parameter("alpha", self.problem.alpha) * ONE)
         sign = 1 if direction == ">" else -1
-        f1, f2 = self.f[1], self.f[2]
-        return [i for i in range(len(self.w)) if sign * (f1[i][j] - f2[i][j]) > threshold]
+        f_i, f_j = self.f[pair[0]], self.f[pair[1]]
+        return [r for r in range(len(self.w)) if sign * (f_i[r][c] - f_j[r][c]) > threshold]
 
     def sums(self, matrix: Grid, rows: list[int]) -> list[int]:
         """Column sums over these rows, each counted as often as it weighs."""
@@ -504,12 +529,14 @@ class Run:
     def rows_of(self, patch: Patch) -> list[int]:
         """The rows a logged patch moves, which follow from the current scores alone."""
         if patch["kind"] == "score":
-            return self.rows_beyond(patch["coordinate"], patch["direction"])
+            pair = min(patch["model"], patch["other"]), max(patch["model"], patch["other"])
+            return self.rows_beyond(patch["coordinate"], patch["direction"], pair)
         if patch["kind"] == "calibrate":
             event = list(range(len(self.w))) if patch["round"] is None else self.event
             return self.rows_acting(patch["model"], patch["loss"], patch["action"], event)
-        wanted = patch["loss"], patch["a1"], patch["a2"]
-        return next(event[3] for event in self.events() if event[:3] == wanted)
+        i, j = sorted((patch["model"], patch["other"]))
+        wanted = patch["loss"], patch["a1"], patch["a2"], i, j
+        return next(event[5] for event in self.all_events() if event[:5] == wanted)
 
     def replay(self, patch: Patch) -> None:
         """Apply a logged patch; the first of a round decides the round's event."""

@@ -25,8 +25,11 @@ T = TypeVar("T")
 ZERO_ONE = {"zero_one": [[0.0, 1.0], [1.0, 0.0]]}
 # Row counts whose fractions are finite decimals, so that a mass can equal eta exactly.
 DECIMAL_SIZES = (1, 2, 4, 5, 8, 10, 16, 20, 25, 32, 40, 50)
-SHAPE_OPTIONS = ("n", "d", "binary", "vector_labels", "scores", "relation", "max_n", "max_d")
-ROWS = ("f1", "f2", "y", "w", "weight_unit")
+SHAPE_OPTIONS = (
+    *("n", "d", "binary", "vector_labels", "scores", "relation", "max_n", "max_d"),
+    "models",
+)
+ROWS = ("f1", "f2", "y", "more", "w", "weight_unit")
 PARAMETERS = tuple(name for name in Problem.__dataclass_fields__ if name not in ROWS)
 SCORES = ("quarters", "eighths", "halves", "simplex", "box", "grid", "corners")
 RELATIONS = ("independent", "swapped", "near", "mixed", "equal")
@@ -36,7 +39,8 @@ def random_problem(seed: int, **fixed: Any) -> Problem:
     """The problem of this seed; `fixed` sets any parameter, the losses or a shape option.
 
     Shape options: n, d, binary, vector_labels, scores (a name in SCORES, for both models),
-    relation (of model 2 to model 1, a name in RELATIONS), and the limits max_n and max_d.
+    relation (of model 2 to model 1, a name in RELATIONS), models (how many, 2 if nobody says), and
+    the limits max_n and max_d.
     """
     return build(Random(seed), **fixed)
 
@@ -81,7 +85,8 @@ def _draw(rng: Random, algorithm: str, relation: str, fixed: dict[str, Any]) -> 
     n = fixed.get("n") or _size(rng, fixed.get("max_n", 60))
     styles = [fixed["scores"]] * 2 if "scores" in fixed else _styles(rng)
     vector_labels = fixed.get("vector_labels", _maybe(rng, 0.2))
-    f1, f2, y = _rows(rng, n, d, styles, relation, vector_labels, binary)
+    models = fixed.get("models", 2)
+    (f1, f2, *more), y = _rows(rng, n, d, styles, relation, vector_labels, binary, models)
     parameters: dict[str, Any] = {
         "losses": {} if algorithm == "reconcile" and _maybe(rng, 0.5) else _losses(rng, d),
         "alpha": rng.choice((1e-6, 0.001, 0.01, 0.01, 0.02, 0.05, 0.05, 0.1, 0.125, 0.3, 0.6)),
@@ -99,7 +104,7 @@ def _draw(rng: Random, algorithm: str, relation: str, fixed: dict[str, Any]) -> 
     if algorithm == "decision_calibration" and _maybe(rng, 0.5):
         parameters |= {"alpha": None, "eta": None}
     parameters |= {name: fixed[name] for name in PARAMETERS if name in fixed}
-    return Problem(f1=f1, f2=f2, y=y, **parameters | {"algorithm": algorithm})
+    return Problem(f1=f1, f2=f2, y=y, more=more, **parameters | {"algorithm": algorithm})
 
 
 WEIGHTS = ("small", "zeros", "tenths", "uneven", "large")
@@ -129,7 +134,8 @@ def replicated(problem: Problem, w: Sequence[int]) -> Problem:
     """Every row as often as it weighs."""
     rows = [i for i, times in enumerate(w) for _ in range(times)]
     f1, f2, y = ([column[i] for i in rows] for column in (problem.f1, problem.f2, problem.y))
-    return replace(problem, f1=f1, f2=f2, y=y, w=None, weight_unit=1.0)
+    more = [[column[i] for i in rows] for column in problem.more]
+    return replace(problem, f1=f1, f2=f2, y=y, more=more, w=None, weight_unit=1.0)
 
 
 def largest_mass(problem: Problem) -> int:
@@ -137,8 +143,11 @@ def largest_mass(problem: Problem) -> int:
     run = Run(problem)
     if problem.algorithm == "reconcile":
         coordinates = [1] if problem.binary else range(run.d)
-        return max(run.mass(run.rows_beyond(j, ">") + run.rows_beyond(j, "<")) for j in coordinates)
-    return run.mass(run.largest_event()[3])
+        places = [(j, pair) for j in coordinates for pair in run.pairs]
+        return max(
+            run.mass(run.rows_beyond(j, ">", p) + run.rows_beyond(j, "<", p)) for j, p in places
+        )
+    return run.mass(run.largest_event()[-1])
 
 
 def theorem_1(phi: float, alpha: float | None = None, eta: float = 0.1) -> Problem:
@@ -346,7 +355,8 @@ def _rows(
     relation: str,
     vector_labels: bool,
     binary: bool,
-) -> tuple[list[Any], list[Any], list[Any]]:
+    models: int,
+) -> tuple[list[list[Any]], list[Any]]:
     """Scores and labels of n rows, drawn from a pool that is often much smaller than n."""
     distinct = rng.choice((min(n, 3), min(n, 8), n, n, n))
     pool = []
@@ -356,12 +366,12 @@ def _rows(
         label = _label(rng, row_1, row_2, vector_labels)
         if binary and vector_labels:  # only a pair that sums to 1 keeps f0 + f1 = 1
             label = [1 - label[1], label[1]]
-        pool.append((row_1, row_2, label))
+        more = [_second_row(rng, row_1, styles[1], relation) for _ in range(models - 2)]
+        pool.append((row_1, row_2, label, *more))
     relabel = not vector_labels and _maybe(rng, 0.5)
     rows = pool if distinct == n else [rng.choice(pool) for _ in range(n)]
-    f1 = [list(row[0]) for row in rows]
-    f2 = [list(row[1]) for row in rows]
+    scores = [[list(row[i]) for row in rows] for i in (0, 1, *range(3, models + 1))]
     y = [_label(rng, row[0], row[1], False) if relabel else row[2] for row in rows]
     if binary:
-        return [row[1] for row in f1], [row[1] for row in f2], y
-    return f1, f2, y
+        return [[row[1] for row in f] for f in scores], y
+    return scores, y

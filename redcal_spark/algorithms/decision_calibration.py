@@ -12,17 +12,17 @@ from redcal_spark.core.parameters import Status
 
 
 def decision_calibration(engine: Engine, run: Trajectory) -> Status:
-    """Calibrate model 1 everywhere, then model 2."""
+    """Calibrate model 1 everywhere, then model 2, and so on."""
     engine.replay(run.patches)
-    return calibrate_both(engine, run) or "converged"
+    return calibrate_all(engine, run) or "converged"
 
 
-def calibrate_both(engine: Engine, run: Trajectory) -> Status | None:
+def calibrate_all(engine: Engine, run: Trajectory) -> Status | None:
     """Calibrate everywhere, going on where the log stands. A status only if the run must end."""
     first = run.patches[-1].model if run.patches else 1
     region = engine.freeze(None)
     bound = run.norm_bound(engine.rows)
-    for model in range(first, 3):
+    for model in range(first, engine.models + 1):
         if not calibrate(region, model, bound, run, round=None):
             return "capped"
     region.close()

@@ -16,7 +16,7 @@ class Region(Protocol):
     """A set of rows that stays fixed while its scores are patched: a frozen event, or all rows."""
 
     def sums(self) -> Sums:
-        """Rows, label sums and score sums of both models."""
+        """Label sums, and score sums of every model."""
 
     def residuals(self, model: int) -> Residuals:
         """Per (loss, action) the rows and sums of y - f, by the model's current best responses."""
@@ -34,15 +34,20 @@ class Engine(Protocol):
     rows: int
 
     @property
+    def models(self) -> int:
+        """How many there are."""
+        ...
+
+    @property
     def totals(self) -> Totals | None:
         """Of all rows, kept up to date where someone watches, else None."""
         ...
 
     def disagreements(self) -> Sequence[Ints]:
-        """Rows of every disagreement event: per loss, a1 x a2."""
+        """Rows of every disagreement event: per loss, pair x a1 x a2."""
 
     def gaps(self) -> GapSums:
-        """For Reconcile: rows and sums beyond the gap, per side and coordinate."""
+        """For Reconcile: rows and sums beyond the gap, per pair, side and coordinate."""
 
     def freeze(self, event: Disagreement | None) -> Region:
         """Fix the rows of an event, or all rows (None), until the region is closed."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 
 from redcal_spark.algorithms.engine import Engine
 from redcal_spark.algorithms.trajectory import Trajectory
-from redcal_spark.core.events import Direction, ScoreGap
+from redcal_spark.core.events import Direction, ScoreGap, pairs_of
 from redcal_spark.core.parameters import Status
 from redcal_spark.core.sums import GapSums
 
@@ -19,36 +20,40 @@ def reconcile(engine: Engine, run: Trajectory) -> Status:
     while True:
         gaps = engine.gaps()
         far = [
-            j
-            for j, rows in enumerate(gaps.rows.sum(axis=0).tolist())
+            (pair, j)
+            for pair, classes in enumerate(gaps.rows.sum(axis=1).tolist())
+            for j, rows in enumerate(classes)
             if rows and run.is_large(rows, engine.rows)
         ]
         if not far:
             return "converged"
         if run.out_of_rounds:
             return "capped"
-        j, side, model = most_wrong(gaps, far)
-        rows = int(gaps.rows[side, j])
-        phi = run.rounded(gaps.residual(model)[side, j : j + 1], rows)
+        j, side, place, which = most_wrong(gaps, far)
+        pair, rows = pairs_of(engine.models)[place], int(gaps.rows[place, side, j])
+        phi = run.rounded(gaps.residuals[which, place, side, j : j + 1], rows)
         if not phi.any():
             return "stalled"
         if run.out_of_steps:
             return "capped"
-        engine.patch(patch := run.patch(ScoreGap(j, SIDES[side]), model, rows, phi))
+        gap = ScoreGap(j, SIDES[side], pair)
+        engine.patch(patch := run.patch(gap, pair[which], rows, phi))
         run.round_ended(patch)
 
 
-def most_wrong(gaps: GapSums, coordinates: list[int]) -> tuple[int, int, int]:
-    """(coordinate, side, model) of largest rows * (mean y - mean f)^2; ties: the first in order."""
-    best, most = (coordinates[0], 0, 1), Fraction(-1)
-    residuals = [gaps.residual(model) for model in (1, 2)]
-    for j in coordinates:
-        for side in range(2):
-            rows = int(gaps.rows[side, j])
-            if not rows:
-                continue
-            for model, residual in enumerate(residuals, 1):
-                weight = Fraction(int(residual[side, j]) ** 2, rows)
-                if weight > most:
-                    best, most = (j, side, model), weight
+def most_wrong(gaps: GapSums, far: Sequence[tuple[int, int]]) -> tuple[int, int, int, int]:
+    """(coordinate, side, pair, which model of it) of largest rows * (mean y - mean f)^2.
+
+    Ties: the first in this order. far: the pairs and coordinates to choose from.
+    """
+    best, most = (far[0][1], 0, far[0][0], 0), Fraction(-1)
+    residuals = gaps.residuals
+    for j, side, pair in sorted((j, side, pair) for pair, j in far for side in range(2)):
+        rows = int(gaps.rows[pair, side, j])
+        if not rows:
+            continue
+        for which in range(2):
+            weight = Fraction(int(residuals[which, pair, side, j]) ** 2, rows)
+            if weight > most:
+                best, most = (j, side, pair, which), weight
     return best

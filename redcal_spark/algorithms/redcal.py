@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from redcal_spark.algorithms.decision_calibration import calibrate, calibrate_both
+import numpy as np
+
+from redcal_spark.algorithms.decision_calibration import calibrate, calibrate_all
 from redcal_spark.algorithms.engine import Engine
 from redcal_spark.algorithms.trajectory import Trajectory
-from redcal_spark.core.events import Disagreement
+from redcal_spark.core.events import Disagreement, Pair, pairs_of
 from redcal_spark.core.fixed_point import Ints
 from redcal_spark.core.losses import Loss
 from redcal_spark.core.parameters import Status
@@ -20,7 +22,7 @@ def redcal(engine: Engine, run: Trajectory) -> Status:
     if not finish_last_round(engine, run):
         return "capped"
     while True:
-        event, rows = largest(engine.disagreements())
+        event, rows = largest(engine.disagreements(), pairs_of(engine.models))
         if not run.is_large(rows, engine.rows):
             return "converged"
         if run.out_of_rounds:
@@ -45,10 +47,10 @@ def redcal(engine: Engine, run: Trajectory) -> Status:
 
 
 def dc_then_redcal(engine: Engine, run: Trajectory) -> Status:
-    """Decision Calibration of both models everywhere, then ReDCal."""
+    """Decision Calibration of every model everywhere, then ReDCal."""
     if run.opened_by is None:
         engine.replay(run.patches)
-        status = calibrate_both(engine, run)
+        status = calibrate_all(engine, run)
         if status is not None:
             return status
     return redcal(engine, run)
@@ -69,25 +71,26 @@ def finish_last_round(engine: Engine, run: Trajectory) -> bool:
     return finished
 
 
-def largest(counts: Sequence[Ints]) -> tuple[Disagreement, int]:
-    """The event with most rows; ties: lowest loss, then a1, then a2."""
+def largest(counts: Sequence[Ints], pairs: Sequence[Pair]) -> tuple[Disagreement, int]:
+    """The event with most rows; ties: lowest loss, then a1, then a2, then the first pair."""
     best, rows = Disagreement(0, 0, 1), 0
     for loss, count in enumerate(counts):
-        place = int(count.argmax())
-        if count.flat[place] > rows:
-            rows = int(count.flat[place])
-            best = Disagreement(loss, *divmod(place, len(count)))
+        in_order = np.moveaxis(count, 0, 2)  # a1 x a2 x pair
+        a1, a2, pair = map(int, np.unravel_index(in_order.argmax(), in_order.shape))
+        if count[pair, a1, a2] > rows:
+            rows = int(count[pair, a1, a2])
+            best = Disagreement(loss, a1, a2, pairs[pair])
     return best, rows
 
 
 def more_wrong(sums: Sums, loss: Loss, event: Disagreement) -> int:
-    """The model that misjudges the difference between the two actions most; ties: model 1."""
+    """The model that misjudges the difference between the two actions most; ties: the first."""
     a1, a2 = loss.quantised[event.a1].tolist(), loss.quantised[event.a2].tolist()
     off = [
         abs(sum(r * (x - y) for r, x, y in zip(sums.residual(i).tolist(), a1, a2, strict=True)))
-        for i in (1, 2)
+        for i in event.pair
     ]
-    return 1 if off[0] >= off[1] else 2
+    return event.pair[0] if off[0] >= off[1] else event.pair[1]
 
 
 def calibration_bound(

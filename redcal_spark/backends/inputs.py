@@ -36,16 +36,17 @@ def columns_read(columns: Columns, split: Split | None) -> list[str]:
 
 def open_input(store: Store, given: Input) -> tuple[Table, Columns]:
     """The input table, joined with the models' own tables where they have any; what is where."""
-    own = [c for m in (1, 2) if given.score_table(m) is None for c in given.score_columns(m)]
+    models = range(1, given.n_models + 1)
+    own = [c for m in models if given.score_table(m) is None for c in given.score_columns(m)]
     main = store.open(given.table, given.version, given.separator, own)
-    names = [_scores(given, model, main.schema.names) for model in (1, 2)]
+    names = tuple(_scores(given, model, main.schema.names) for model in models)
     columns = Columns(
-        *(names[0], names[1], given.label, given.id, given.classes),
+        *(names, given.label, given.id, given.classes, given.model_names),
         weight=given.weight,
         weight_unit=given.weight_unit,
     )
     sides = []
-    for model in (1, 2):
+    for model in models:
         own_table = given.score_table(model)
         if own_table is not None:
             wanted = own_table.table, own_table.version, given.separator, own_table.columns
@@ -60,12 +61,13 @@ def pinned(given: Input, identity: Mapping[str, Any]) -> Input:
     parts = [identity] if identity["kind"] != "join" else list(identity["tables"])
     versions = [part.get("version") for part in parts]
     changes: dict[str, Any] = {} if versions[0] is None else {"version": versions[0]}
-    own = [m for m in (1, 2) if given.score_table(m) is not None]
+    own = [m for m in range(1, given.n_models + 1) if given.score_table(m) is not None]
     for model, version in zip(own, versions[1:], strict=True):
         if version is not None:
             table = given.score_table(model)
             assert table is not None
-            changes[f"model_{model}"] = table.model_copy(update={"version": version})
+            newer = table.model_copy(update={"version": version})
+            given = given.model_copy(update=given.with_scores(model, newer))
     return given.model_copy(update=changes)
 
 
@@ -73,8 +75,10 @@ def _scores(given: Input, model: int, taken: Sequence[str]) -> ScoreColumns:
     """Score columns; those of a table of their own are told apart where their names clash."""
     names: Sequence[str] = given.score_columns(model)
     if given.score_table(model) is not None:
-        other = given.score_columns(3 - model)
-        names = [f"model_{model}_{n}" if n in taken or n in other else n for n in names]
+        others = [m for m in range(1, given.n_models + 1) if m != model]
+        clash = {*taken, *(name for m in others for name in given.score_columns(m))}
+        own = f"model_{model}" if given.model_names is None else given.model_names[model - 1]
+        names = [f"{own}_{n}" if n in clash else n for n in names]
     return names[0] if len(names) == 1 else tuple(names)
 
 

@@ -105,6 +105,10 @@ class Existing:
     any_name: bool = False
     append_only: bool = False
 
+    def is_earlier(self, schema: pa.Schema) -> bool:
+        """Whether a side table is of an earlier release, which had fewer columns of the same."""
+        return {*self.schema.names} < {*schema.names}
+
 
 def target_of(config: Config) -> Target:
     """What a configuration says of its rows."""

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Literal
 
-from redcal_spark.certificate.history_checks import cost_change
+from redcal_spark.certificate.sum_checks import cost_change
 from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.fixed_point import BITS
 from redcal_spark.core.history import Point, rounds_start
@@ -21,7 +20,6 @@ from redcal_spark.core.losses import Loss
 from redcal_spark.core.metrics import Totals
 from redcal_spark.core.parameters import Parameters
 
-MODELS: tuple[Literal[1, 2], ...] = (1, 2)
 ENDED = {
     "capped": "the run was capped before it was done",
     "stalled": "the run stalled: its next patch rounds to nothing",
@@ -69,17 +67,30 @@ class Case:
         """Whether a calibration everywhere came before the rounds and changed something."""
         return self.given.reconciles_decisions and self.start.steps > 0
 
-    @cached_property
-    def rounds(self) -> tuple[int, int]:
-        """T_1 and T_2."""
-        opened = [patch.model for patch in self.pair.log if patch.kind != "calibrate"]
-        return opened.count(1), opened.count(2)
+    @property
+    def models(self) -> range:
+        return range(1, self.pair.columns.n_models + 1)
+
+    def called(self, model: int) -> str:
+        """A model by its name, if users gave it one."""
+        names = self.pair.columns.model_names
+        return f"model {model}" if names is None else names[model - 1]
+
+    @property
+    def brier_sum_words(self) -> str:
+        return "(B_1 + B_2)" if len(self.models) == 2 else f"(B_1 + ... + B_{len(self.models)})"
 
     @cached_property
-    def steps(self) -> tuple[int, int]:
-        """Patches of model 1 and of model 2."""
-        models = [patch.model for patch in self.pair.log]
-        return models.count(1), models.count(2)
+    def rounds(self) -> tuple[int, ...]:
+        """T_1, T_2, ..."""
+        opened = [patch.model for patch in self.pair.log if patch.kind != "calibrate"]
+        return tuple(map(opened.count, self.models))
+
+    @cached_property
+    def steps(self) -> tuple[int, ...]:
+        """Patches of model 1, of model 2, ..."""
+        patched = [patch.model for patch in self.pair.log]
+        return tuple(map(patched.count, self.models))
 
     def pickers(self, model: int) -> dict[str, int]:
         """The losses that picked rounds that patched a model, and the first round of each."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, get_args
 
-from redcal_spark.certificate import history_checks, log_checks, paired_checks
+from redcal_spark.certificate import history_checks, log_checks, paired_checks, sum_checks
 from redcal_spark.certificate.case import Case
 from redcal_spark.certificate.check import Check, Kind, Measure, SplitName, Verdict
 from redcal_spark.certificate.exact_numbers import Number, Root, at_least, fraction_of, text_of
@@ -94,12 +94,16 @@ class Certificate:
             line_2 += f"; {books['not done']:,} not done, redcal evaluate does them"
         return [line_1, line_2]
 
-    def falls(self, models: Sequence[str] = ("model 1", "model 2")) -> list[str]:
+    def falls(self, models: Sequence[str] | None = None) -> list[str]:
         """By how much the losses fall at least on new rows, for people; nothing where undecided."""
+
+        def called(model: int) -> str:
+            return f"model {model}" if models is None else models[model - 1]
+
         lines = []
         for loss in dict.fromkeys(check.loss for check in self.checks):
             fell = [
-                f"{at_least(check.interval.low)} ({models[check.model - 1]})"
+                f"{at_least(check.interval.low)} ({called(check.model)})"
                 for check in self.checks
                 if (check.name, check.loss, check.verdict) == ("loss_fell", loss, "holds")
                 and check.interval is not None
@@ -112,14 +116,14 @@ class Certificate:
             lines.append(f"all statements about new rows hold together with {sure} confidence")
         return lines
 
-    def lines(self) -> list[str]:
-        """For a terminal: what is violated first."""
+    def lines(self, models: Sequence[str] | None = None) -> list[str]:
+        """For a terminal: what is violated first; models by their names, if they have any."""
         kinds = get_args(Kind)
         ordered = sorted(
             self.checks,
             key=lambda check: (VERDICTS.index(check.verdict), kinds.index(check.kind)),
         )
-        return [*self.headline(), *(check.line() for check in ordered)]
+        return [*self.headline(), *(check.line(models) for check in ordered)]
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; exact numbers as texts, floats beside them for display."""
@@ -305,7 +309,7 @@ def _sums(
     points: Sequence[Point],
     replayed: Totals | Sequence[Point] | None,
 ) -> Iterator[Check]:
-    yield _agree("sums", history_checks.sums(pair, points), split)
+    yield _agree("sums", sum_checks.sums(pair, points), split)
     yield _agree("untouched", history_checks.untouched(pair, points), split)
     other = None if replayed is None else history_checks.replay(points, replayed)
     yield _agree("replay", other, split)

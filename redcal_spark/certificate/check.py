@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from operator import eq, ge, gt, le, lt
@@ -31,7 +31,7 @@ PROMISES = frozenset(
     {
         *("largest_event", "largest_gap", "calibration_gap"),
         *("decision_loss", "decision_loss_from_input", "brier_decrease"),
-        *("loss_fell", "both_losses_fell"),
+        *("loss_fell", "both_losses_fell", "all_losses_fell"),
     }
 )
 TOO_FEW = "too few holdout rows to tell: the interval contains the bound"
@@ -173,15 +173,15 @@ class Check:
             scale=fraction_of(data["scale"]),
         )
 
-    def line(self) -> str:
-        """The check in one line, for a terminal."""
+    def line(self, models: Sequence[str] | None = None) -> str:
+        """The check in one line, for a terminal; models by their names, if they have any."""
         what = self.name.replace("_", " ")
         if self.relation == "==":  # counts contradictions
             what = self.claim
         if self.loss is not None:
             what += f", {self.loss}"
         if self.model is not None:
-            what += f", model {self.model}"
+            what += f", model {self.model}" if models is None else f", {models[self.model - 1]}"
         if self.split == "holdout":
             what += ", holdout rows"
         line = f"{self.verdict:<11}  {what}"

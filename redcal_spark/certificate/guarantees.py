@@ -15,10 +15,15 @@ from fractions import Fraction
 from functools import partial
 from itertools import pairwise
 
-from redcal_spark.certificate.case import MODELS, Case, change
+from redcal_spark.certificate.case import Case, change
 from redcal_spark.certificate.check import Check
 from redcal_spark.certificate.exact_numbers import Root
-from redcal_spark.certificate.history_checks import largest_norm, mean_square, segments
+from redcal_spark.certificate.history_checks import (
+    largest_event,
+    largest_norm,
+    mean_square,
+    segments,
+)
 
 
 def fitted(case: Case) -> Iterator[Check]:
@@ -35,7 +40,7 @@ def _agreement(case: Case) -> Iterator[Check]:
     last, pair = case.points[-1].totals, case.pair
     if case.given.reconciles_decisions:
         for loss, events in zip(pair.losses.losses, last.events, strict=True):
-            a1, a2 = divmod(int(events.argmax()), loss.n_actions)
+            a1, a2, (one, two) = largest_event(events, pair.rules.pairs)
             yield Check.of(
                 "largest_event",
                 "no disagreement event has a mass of eta or more",
@@ -43,7 +48,8 @@ def _agreement(case: Case) -> Iterator[Check]:
                 "<",
                 case.eta,
                 uncovered=case.not_ended,
-                why=f"model 1 {loss.actions[a1]!r}, model 2 {loss.actions[a2]!r}"
+                why=f"{case.called(one)} {loss.actions[a1]!r}, "
+                f"{case.called(two)} {loss.actions[a2]!r}"
                 if events.max()
                 else "",
                 loss=loss.name,
@@ -72,7 +78,7 @@ def _calibration(case: Case) -> Iterator[Check]:
     if uncovered is None and pair.zero_calibrations:
         uncovered = f"{pair.zero_calibrations} calibrations ended on a patch that rounds to nothing"
     for place, loss in enumerate(pair.losses.losses):
-        for model in MODELS:
+        for model in case.models:
             residuals = point.totals.residuals(model)[pair.losses.cells(place)]
             action, square = largest_norm(residuals)
             yield Check.of(
@@ -92,7 +98,7 @@ def _brier(case: Case) -> Iterator[Check]:
     """The theorem's second part, and what every patch does, from point to point."""
     words = case.brier_words
     parts = list(zip(pairwise(case.points), segments(case.pair.log, case.points), strict=True))
-    for model in MODELS:
+    for model in case.models:
         of_model = partial(Check.of, model=model, scale=case.brier_scale)
         falls = [
             ((case.brier(one, model) - case.brier(two, model)) / len(part), part)
@@ -137,23 +143,24 @@ def _counts(case: Case) -> Iterator[Check]:
     """How many rounds and patches there can be."""
     pair = case.pair
     if not case.given.calibrates_only:
-        together = sum((case.brier(case.start, model) for model in MODELS), Fraction(0))
+        together = sum((case.brier(case.start, model) for model in case.models), Fraction(0))
         yield Check.of(
             "rounds",
-            "at most 8 d (B_1 + B_2) / (alpha^2 eta) rounds, B before the first of them"
+            f"at most 8 d {case.brier_sum_words} / (alpha^2 eta) rounds, B before the first of them"
             if case.given.reconciles_decisions
-            else "at most 16 (B_1 + B_2) / (eta alpha^2) rounds",
+            else f"at most 16 {case.brier_sum_words} / (eta alpha^2) rounds",
             Fraction(pair.log.rounds),
             "<=",
             together / case.round_gain,
             uncovered=case.coarse,
         )
     if not case.given.reconciles_scores:
-        together = sum((case.brier(case.points[0], model) for model in MODELS), Fraction(0))
+        together = sum((case.brier(case.points[0], model) for model in case.models), Fraction(0))
         coarse = case.too_coarse
         yield Check.of(
             "steps",
-            "at most (B_1 + B_2) / G patches, B before the first, G what each gains at least",
+            f"at most {case.brier_sum_words} / G patches, B before the first, G what each gains at "
+            "least",
             Fraction(len(pair.log)),
             "<=",
             Fraction(0) if coarse else together / case.patch_gain,
@@ -165,7 +172,7 @@ def _losses(case: Case) -> Iterator[Check]:
     """The theorem's third part: on the rescaled loss as it is quantised, where it is exact."""
     pair, last = case.pair, case.points[-1].totals
     for place, loss in enumerate(pair.losses.losses):
-        for model in MODELS:
+        for model in case.models:
             of_loss = partial(Check.of, loss=loss.name, model=model, scale=loss.scale)
             whole = change(case, place, model, case.points[0].totals, last)
             if not case.given.reconciles_decisions:

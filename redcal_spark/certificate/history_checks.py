@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from redcal_spark.core.events import Pair
 from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.fixed_point import BITS, ONE, Ints
 from redcal_spark.core.history import Point, rounds_start
-from redcal_spark.core.losses import Loss, LossFamily
+from redcal_spark.core.kernel import Rules
 from redcal_spark.core.metrics import Totals
 from redcal_spark.core.patches import Patch, full_phi
 
@@ -49,7 +50,7 @@ def points(pair: Fitted, history: Sequence[Point], rows: int | None) -> Iterator
         rounds = opened[min(point.steps, len(pair.log))]
         if point.rounds != rounds:
             yield f"after {point.steps} patches the point says {point.rounds} rounds, not {rounds}"
-        if not _shaped(point.totals, pair.losses, pair.n_classes):
+        if not _shaped(point.totals, pair.rules, pair.n_classes):
             yield f"the sums after {point.steps} patches are not of these losses and classes"
         if point.totals.rows != (history[0].totals.rows if rows is None else rows):
             yield f"after {point.steps} patches there are {point.totals.rows} rows"
@@ -58,111 +59,39 @@ def points(pair: Fitted, history: Sequence[Point], rows: int | None) -> Iterator
             yield f"the points skip an end of a round between patch {part[0].step} and the next"
 
 
-def _shaped(totals: Totals, losses: LossFamily, d: int) -> bool:
+def _shaped(totals: Totals, rules: Rules, d: int) -> bool:
     ours, expected = (
         {name: array.shape for name, array in one.to_arrays().items() if "pair_labels" not in name}
-        for one in (totals, Totals.none(losses, d))
+        for one in (totals, Totals.none(rules, d))
     )
     return totals.rows > 0 and ours == expected
-
-
-def sums(pair: Fitted, history: Sequence[Point]) -> Iterator[str]:
-    """The sums of a point agree with each other, and labels are the same at all points."""
-    losses, d = pair.losses, pair.n_classes
-    labels: Ints | None = None
-    for point in history:
-        totals, where = point.totals, f"after {point.steps} patches"
-        n = totals.rows
-        for model in (1, 2):
-            if not 0 <= totals.brier[model - 1] <= n * d * ONE * ONE:
-                yield f"{where} the Brier sum of model {model} is impossible"
-        if totals.gaps.min(initial=0) < 0 or totals.gaps.max(initial=0) > n:
-            yield f"{where} more rows are apart than there are"
-        scores: list[Ints | None] = [None, None]
-        for place, loss in enumerate(losses.losses):
-            pairs, events, cells = totals.pairs[place], totals.events[place], losses.cells(place)
-            here = f"{where}, loss {loss.name!r}:"
-            if int(pairs.sum()) != n or pairs.min() < 0:
-                yield f"{here} the pairs of actions are not those of {n} rows"
-            if events.min() < 0 or (events > pairs).any() or np.trace(events):
-                yield f"{here} more rows are in an event than take its actions"
-            for whose, cell_sums in (
-                ("model 1", totals.labels[0][cells]),
-                ("model 2", totals.labels[1][cells]),
-                ("the optimum", totals.optimum[cells]),
-            ):
-                total = cell_sums.sum(axis=0)
-                labels = total if labels is None else labels
-                if (total != labels).any():
-                    yield f"{here} the label sums of {whose} are not those of the rows"
-            for model in (1, 2):
-                y, f = totals.labels[model - 1][cells], totals.scores[model - 1][cells]
-                most = taking(totals, place, model)[:, None] * ONE
-                if (np.minimum(y, f) < 0).any() or (np.maximum(y, f) > most).any():
-                    yield f"{here} sums of model {model} are impossible for so many rows"
-                total, known = f.sum(axis=0), scores[model - 1]
-                scores[model - 1] = total if known is None else known
-                if known is not None and (total != known).any():
-                    yield f"{here} the score sums of model {model} differ between losses"
-                if _least_brier(y - f, most) * (1 - SLACK) > totals.brier[model - 1]:
-                    yield f"{here} the Brier sum of model {model} is too small for its residuals"
-    for point in (history[0], history[-1]):
-        for place, loss in enumerate(losses.losses):
-            cells, totals = losses.cells(place), point.totals
-            best = quantised_cost(totals.optimum[cells], loss)
-            if any(quantised_cost(y[cells], loss) < best for y in totals.labels):
-                yield f"loss {loss.name!r}: a model does better than the optimum"
-
-
-def taking(totals: Totals, loss: int, model: int) -> Ints:
-    """Rows by the action that a model takes."""
-    rows: Ints = totals.pairs[loss].sum(axis=2 - model)
-    return rows
-
-
-def _least_brier(residuals: Ints, most: Ints) -> float:
-    """The least Brier sum that rows with these residual sums can have (they would be all alike)."""
-    rows = most[:, 0].astype(np.float64) / ONE
-    squares = (residuals.astype(np.float64) ** 2).sum(axis=1)
-    return float((squares[rows > 0] / rows[rows > 0]).sum())
-
-
-def quantised_cost(label_sums: Ints, loss: Loss) -> int:
-    """Label sums times the quantised costs, in units of 2^-26 2^-G: exact, without overflow."""
-    high, low = label_sums >> 32, label_sums & (1 << 32) - 1
-    top, rest = loss.quantised >> 13, loss.quantised & (1 << 13) - 1
-    total = 0
-    for sums, shift in ((high, 32), (low, 0)):
-        for costs, more in ((top, 13), (rest, 0)):  # below 2^45 each, 2^14 of them in a line
-            total += sum((sums * costs).sum(axis=1).tolist()) << shift + more
-    return total
-
-
-def cost_change(losses: LossFamily, place: int, model: int, before: Totals, after: Totals) -> int:
-    """What the quantised cost of a model's actions changed by, in the same units."""
-    moved = (after.labels[model - 1] - before.labels[model - 1])[losses.cells(place)]
-    return quantised_cost(moved, losses[place])
 
 
 # --- from point to point --------------------------------------------------------------------------
 
 
 def untouched(pair: Fitted, history: Sequence[Point]) -> Iterator[str]:
-    """Patches of one model change no sum of the other; nothing changes how many rows there are."""
+    """Patches of one model change no sum of another; nothing changes how many rows there are."""
     for (one, two), part in zip(pairwise(history), segments(pair.log, history), strict=True):
-        i, where = 2 - part[0].model, f"patches {part[0].step} to {part[-1].step}"
+        own, where = part[0].model, f"patches {part[0].step} to {part[-1].step}"
         before, after = one.totals, two.totals
-        same = (
-            before.brier[i] == after.brier[i]
-            and np.array_equal(before.labels[i], after.labels[i])
-            and np.array_equal(before.scores[i], after.scores[i])
-            and all(
-                np.array_equal(taking(before, place, i + 1), taking(after, place, i + 1))
-                for place in range(len(pair.losses))
+        for i in range(pair.columns.n_models):
+            same = i + 1 == own or (
+                before.brier[i] == after.brier[i]
+                and np.array_equal(before.labels[i], after.labels[i])
+                and np.array_equal(before.scores[i], after.scores[i])
+                and all(
+                    np.array_equal(before.taken(place, i + 1), after.taken(place, i + 1))
+                    for place in range(len(pair.losses))
+                )
             )
-        )
-        if not same:
-            yield f"{where} are of model {part[0].model}, but the sums of model {i + 1} changed"
+            if not same:
+                yield f"{where} are of model {own}, but the sums of model {i + 1} changed"
+        others = [place for place, models in enumerate(pair.rules.pairs) if own not in models]
+        for name in ("pairs", "events"):
+            both = zip(getattr(before, name), getattr(after, name), strict=True)
+            if not all(np.array_equal(a[others], b[others]) for a, b in both):
+                yield f"{where} are of model {own}, but the {name} of others changed"
         if not np.array_equal(before.optimum, after.optimum):
             yield f"the optimum changed within {where}"
 
@@ -201,34 +130,43 @@ def effects(pair: Fitted, history: Sequence[Point]) -> Iterator[str]:
             yield f"{where} changed the Brier sum by what they cannot"
         touched = part[0].rows if part[0].kind == "reconcile" else sum(p.rows for p in part)
         for place in range(len(pair.losses)):
-            change = int(np.abs(two.totals.pairs[place] - one.totals.pairs[place]).sum())
-            if change > 2 * touched:
+            change = np.abs(two.totals.pairs[place] - one.totals.pairs[place])
+            if change.sum(axis=(1, 2)).max() > 2 * touched:
                 yield f"{where} changed the actions of more rows than they touch"
 
 
 def events(pair: Fitted, history: Sequence[Point]) -> Iterator[str]:
     """Every round took the largest event there was, with all its rows; ties: the first."""
-    eta, n = pair.resolved.eta, pair.rows
+    eta, n, many = pair.resolved.eta, pair.rows, pair.columns.n_models > 2
     for point, part in zip(history, segments(pair.log, history), strict=False):
         first = part[0]
         where = f"round {first.round}"
         if first.kind == "score":
-            assert first.coordinate is not None and eta is not None
-            apart = int(point.totals.gaps[first.coordinate])
+            assert first.coordinate is not None and eta is not None and first.pair is not None
+            place = pair.rules.pairs.index(first.pair)
+            apart = int(point.totals.gaps[place, first.coordinate])
             if apart < eta * n or first.rows > apart:
                 yield f"{where}: {first.rows} rows, where {apart} are apart"
         elif first.kind == "reconcile":
             best: tuple[Any, ...] = ()
             rows = -1
             for loss, counts in zip(pair.losses.losses, point.totals.events, strict=True):
-                place = int(counts.argmax())
-                if int(counts.flat[place]) > rows:
-                    rows = int(counts.flat[place])
-                    best = (loss.name, *divmod(place, loss.n_actions))
-            if (first.loss, first.a1, first.a2) != best:
-                yield f"{where} is of {(first.loss, first.a1, first.a2)}; the largest was {best}"
+                if int(counts.max()) > rows:
+                    rows = int(counts.max())
+                    a1, a2, models = largest_event(counts, pair.rules.pairs)
+                    best = (loss.name, a1, a2, *(models if many else ()))
+            taken = (first.loss, first.a1, first.a2, *((first.pair or ()) if many else ()))
+            if taken != best:
+                yield f"{where} is of {taken}; the largest was {best}"
             elif first.rows != rows:
                 yield f"{where} is of {first.rows} rows, but its event had {rows}"
+
+
+def largest_event(counts: Ints, pairs: Sequence[Pair]) -> tuple[int, int, Pair]:
+    """The first event of a loss with most rows, by its actions and then its models."""
+    most = counts.max()
+    a1, a2, place = min((int(a), int(b), int(p)) for p, a, b in np.argwhere(counts == most))
+    return a1, a2, pairs[place]
 
 
 def calibrations(pair: Fitted, history: Sequence[Point]) -> Iterator[str]:
@@ -248,21 +186,21 @@ def calibrations(pair: Fitted, history: Sequence[Point]) -> Iterator[str]:
             yield f"{where} is of {(patch.loss, patch.action)}; the largest gap was at {there}"
         elif norm <= (pair.resolved.beta * pair.rows * ONE) ** 2:
             yield f"{where}: the gap was not above beta"
-        rows = int(taking(point.totals, place, patch.model)[patch.action])
+        rows = int(point.totals.taken(place, patch.model)[patch.action])
         if patch.rows != rows:
             yield f"{where} is of {patch.rows} rows, but {rows} took its action"
         elif rows and rounded_mean(residuals[cell], rows, step) != patch.phi:
             yield f"{where}: phi is not the mean residual"
     end = _calibrated(pair, history)
     if end is not None:
-        for model in (1, 2):
-            counts = np.concatenate([taking(end.totals, p, model) for p in range(len(losses))])
+        for model in range(1, pair.columns.n_models + 1):
+            counts = np.concatenate([end.totals.taken(p, model) for p in range(len(losses))])
             if not is_calibrated(pair, end.totals.residuals(model), counts):
                 yield f"model {model} was left uncalibrated"
 
 
 def _calibrated(pair: Fitted, history: Sequence[Point]) -> Point | None:
-    """The point at which both models are calibrated everywhere, if there must be one."""
+    """The point at which all models are calibrated everywhere, if there must be one."""
     done = pair.status == "converged"
     if pair.parameters.calibrates_only:
         return history[-1] if done else None
@@ -330,7 +268,10 @@ def replay(history: Sequence[Point], replayed: Totals | Sequence[Point]) -> Iter
 def differences(one: Totals, two: Totals) -> list[str]:
     """The names of the sums in which two totals differ."""
     names = [name for name in ("rows", "brier") if getattr(one, name) != getattr(two, name)]
-    for name in ("pairs", "events", "labels", "scores", "optimum", "gaps"):
+    for name in (
+        *("pairs", "events", "apart", "in_event"),
+        *("labels", "scores", "optimum", "gaps"),
+    ):
         a, b = getattr(one, name), getattr(two, name)
         if len(a) != len(b) or not all(map(np.array_equal, a, b)):
             names.append(name)

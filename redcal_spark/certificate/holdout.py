@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 
-from redcal_spark.certificate.case import MODELS, Case, change
+from redcal_spark.certificate.case import Case, change
 from redcal_spark.certificate.check import Check, Measure, SplitName, When
 from redcal_spark.certificate.exact_numbers import at_least
 from redcal_spark.certificate.intervals import Interval, Level
@@ -29,7 +29,7 @@ def statements(case: Case) -> int:
     Two of every loss where a calibration everywhere came before the rounds: from the models that
     were given, and from the calibrated ones. For Reconcile every coordinate's gap besides.
     """
-    losses, many = case.pair.losses.losses, len(MODELS)
+    losses, many = case.pair.losses.losses, len(case.models)
     pairs = many * (many - 1) // 2
     intervals = pairs * sum(loss.n_actions * (loss.n_actions - 1) for loss in losses)
     intervals += len(losses) * many + many
@@ -164,7 +164,7 @@ def _agreement(held: HoldoutRows) -> Iterator[Check]:
 def _rises(held: HoldoutRows, place: int) -> Iterator[Check]:
     """The theorem's third part: the rounds raised no loss by more than twice the fitting bound."""
     case, loss = held.case, held.case.pair.losses[place]
-    for model in MODELS:
+    for model in case.models:
         moved = bool(case.rounds[model - 1])
         interval: Interval | None = held.nothing  # of no row, whichever
         if moved:
@@ -187,11 +187,11 @@ def _rises(held: HoldoutRows, place: int) -> Iterator[Check]:
 
 
 def _falls(held: HoldoutRows, place: int) -> Iterator[Check]:
-    """What people want to know: by how much the loss of each model fell at least, and of both."""
+    """What people want to know: by how much the loss of each model fell at least, and of all."""
     case, loss = held.case, held.case.pair.losses[place]
     falls: list[Fraction] = []
     intervals: list[Interval | None] = []
-    for model in MODELS:
+    for model in case.models:
         first, last = (
             Metrics(point.totals, case.pair.losses).decision_loss(place, model)
             for point in (held.points[0], held.points[-1])
@@ -212,23 +212,24 @@ def _falls(held: HoldoutRows, place: int) -> Iterator[Check]:
             model=model,
             interval=intervals[-1],
         )
-    one, two = intervals
-    both = None
-    if one is not None and two is not None:
-        low, high = min(one.low, two.low), min(one.high, two.high)
-        both = Interval(low, high, one.confidence, one.method)
+    known = [interval for interval in intervals if interval is not None]
+    together = None
+    if len(known) == len(intervals):
+        low, high = min(x.low for x in known), min(x.high for x in known)
+        together = Interval(low, high, known[0].confidence, known[0].method)
+    both = "both" if len(intervals) == 2 else "all"
     yield of_holdout(
-        "both_losses_fell",
-        "the decision loss of both models fell, together",
+        f"{both}_losses_fell",
+        f"the decision loss of {both} models fell, together",
         min(falls),
         ">",
         Fraction(0),
         uncovered=None if all(case.steps) else "no patch changes one of the models",
         undecided=held.undecided,
         undone=held.undone,
-        why=_by(both),
+        why=_by(together),
         loss=loss.name,
-        interval=both,
+        interval=together,
     )
 
 
@@ -241,7 +242,7 @@ def _brier(held: HoldoutRows) -> Iterator[Check]:
     case = held.case
     first, last = held.points[0], held.points[-1]
     proved = case.given.reconciles_decisions and case.coarse is None
-    for model in MODELS:
+    for model in case.models:
         sums = None if held.paired is None else held.paired.brier[model - 1]
         steps = case.steps[model - 1]
         yield of_holdout(
@@ -269,13 +270,13 @@ def measures(case: Case, split: SplitName, points: Sequence[Point]) -> Iterator[
     whens: tuple[tuple[When, Point], ...] = (("before", points[0]), ("after", points[-1]))
     for when, point in whens:
         metrics = Metrics(point.totals, losses)
-        for model in MODELS:
+        for model in case.models:
             yield Measure("brier", split, when, metrics.brier(model), model=model)
         for place, loss in enumerate(losses.losses):
-            for model in MODELS:
+            for model in case.models:
                 cost = metrics.decision_loss(place, model)
                 yield Measure("decision_loss", split, when, cost, loss.name, model)
             apart = metrics.disagreement(place)
             yield Measure("disagreement", split, when, apart, loss.name)
-            in_events = Fraction(int(metrics.totals.events[place].sum()), metrics.rows)
+            in_events = Fraction(int(metrics.totals.in_event[place]), metrics.rows)
             yield Measure("in_some_event", split, when, in_events, loss.name)

@@ -23,8 +23,12 @@ def replayable(pair: Fitted) -> Iterator[str]:
     """All that a replay needs: kinds of the algorithm, names of what exists, rounds in order."""
     known = {loss.name: loss.n_actions for loss in pair.losses.losses}
     round: int | None = None
+    models = range(1, pair.columns.n_models + 1)
     for patch in pair.log:
         where = f"patch {patch.step}"
+        if not {patch.model, patch.other} <= {None, *models}:
+            both = f"models {patch.model} and {patch.other}"
+            yield f"{where}: is of {both}, where there are {len(models)}"
         if patch.kind not in pair.parameters.kinds:
             yield f"{where}: {pair.parameters.algorithm} has no {patch.kind!r}"
             continue
@@ -79,8 +83,8 @@ def log(pair: Fitted) -> Iterator[str]:
 def _impossible(pair: Fitted, patch: Patch) -> Iterator[str]:
     """What can be true of no patch, wherever it stands."""
     n, resolved = pair.rows, pair.resolved
-    if patch.model not in (1, 2):
-        yield f"there is no model {patch.model}"
+    for model in {patch.model, patch.other} - {None, *range(1, pair.columns.n_models + 1)}:
+        yield f"there is no model {model}"
     if not 1 <= patch.rows <= n:
         yield f"{patch.rows} of {n} rows"
     if not any(patch.phi):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from redcal_spark.certificate.history_checks import cost_change, segments
+from redcal_spark.certificate.history_checks import segments
+from redcal_spark.certificate.sum_checks import cost_change
 from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.fixed_point import BITS
 from redcal_spark.core.history import Point, rounds_start
@@ -21,12 +22,12 @@ def paired(pair: Fitted, history: Sequence[Point]) -> Iterator[str]:
     ranges = [
         within.times(first.heaviest) for within in brier_ranges(parts, pair.n_classes, pair.binary)
     ]
-    within = [NOWHERE, NOWHERE]
+    within = [NOWHERE] * pair.columns.n_models
     for place, point in enumerate(history):
         if place:
             within[parts[place - 1][0].model - 1] = ranges[place - 1]
         where, early = f"after {point.steps} patches", point.totals if point.rounds == 0 else start
-        for model in (1, 2):
+        for model in range(1, pair.columns.n_models + 1):
             if not _losses_add_up(pair, model - 1, first, early, point.totals):
                 yield f"{where} the rows' losses of model {model} do not add up to the change"
             if not _brier_adds_up(model - 1, first, point.totals, within[model - 1]):

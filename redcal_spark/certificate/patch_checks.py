@@ -42,8 +42,7 @@ def _right(pair: Fitted, patch: Patch, held: list[Rows], places: list[Index]) ->
     step, count = pair.resolved.step, sum(_weight(rows, index) for rows, index in both_sides)
     if count != patch.rows:
         yield f"patch {patch.step} says {patch.rows} rows, but acts on {count}"
-    both = [_residual(held, places, model, pair.n_classes) for model in (1, 2)]
-    own = both[patch.model - 1]
+    own = _residual(held, places, patch.model, pair.n_classes)
     if patch.coordinate is not None:
         own = own[patch.coordinate : patch.coordinate + 1]
     if count and rounded_mean(own, count, step) != patch.phi:
@@ -53,8 +52,9 @@ def _right(pair: Fitted, patch: Patch, held: list[Rows], places: list[Index]) ->
         assert isinstance(event, Disagreement)
         costs = pair.losses[event.loss].quantised
         contrast = (costs[event.a1] - costs[event.a2]).tolist()
+        both = [_residual(held, places, model, pair.n_classes) for model in event.pair]
         off = [abs(sum(r * c for r, c in zip(one.tolist(), contrast, strict=True))) for one in both]
-        if patch.model != (1 if off[0] >= off[1] else 2):
+        if patch.model != (event.pair[0] if off[0] >= off[1] else event.pair[1]):
             yield f"patch {patch.step}: the other model was more wrong"
 
 

@@ -8,7 +8,7 @@ from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from math import ceil
 
-from redcal_spark.certificate.case import MODELS, Case
+from redcal_spark.certificate.case import Case
 from redcal_spark.certificate.check import Check
 
 
@@ -32,7 +32,7 @@ def rows_needed(
     losses: int,
     actions: int,
     delta: Fraction,
-    models: int = len(MODELS),
+    models: int = 2,
 ) -> RowsNeeded:
     """The n of the paper's finite-sample theorem (thm: sample_reconcile), its Omega() filled in.
 
@@ -83,6 +83,7 @@ def enough_rows(case: Case, delta: Fraction) -> Iterator[Check]:
         losses=len(losses),
         actions=max(loss.n_actions for loss in losses.losses),
         delta=delta,
+        models=len(case.models),
     )
     rows = case.pair.effective
     for name, promise, bound in (

@@ -212,7 +212,7 @@ def log(options: argparse.Namespace) -> int:
     console = console_of(options)
     rounds = plural(row.rounds or 0, "round")
     console.print(f"run {row.run_id}: {row.status}, {patches_of(pair)}, {rounds}")
-    console.print(log_table(pair.log, pair.losses))
+    console.print(log_table(pair.log, pair.losses, pair.columns.model_names))
     return 0
 
 

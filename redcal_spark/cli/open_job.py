@@ -31,7 +31,8 @@ def job_of(options: argparse.Namespace) -> Job:
     config = _config(options)
     form = options.log_format
     quiet = options.quiet or (options.json and form == "text")  # a log for machines was asked for
-    listener = Terminal(quiet, options.verbose, options.screen, options.context, form)
+    names = config.input.model_names
+    listener = Terminal(quiet, options.verbose, options.screen, options.context, form, names)
     return Job(config, _work(config), listener)
 
 

@@ -127,7 +127,8 @@ def _show_run(options: argparse.Namespace, job: Job, outcome: Outcome, page: str
         print("  patched scores need not sum to 1; output.normalise: true adds some that do")
     if pair.certificate is not None:
         falls = pair.certificate.falls(model_names(job))
-        for line in (*pair.certificate.headline(), *falls, *failures(pair.certificate)):
+        wrong = failures(pair.certificate, job.config.input.model_names)
+        for line in (*pair.certificate.headline(), *falls, *wrong):
             console.print(f"  {line}")
     print()
     console.print(before_and_after(outcome.metrics, model_names(job), pair.losses))
@@ -169,11 +170,14 @@ def patches_of(pair: ReconciledPair) -> str:
 
 
 def model_names(job: Job) -> list[str]:
-    """What the models are called: by their column, where that tells them apart."""
-    one, two = (job.config.input.score_columns(model) for model in (1, 2))
-    if len(one) > 1 or len(two) > 1 or one == two:
-        return ["model 1", "model 2"]
-    return [one[0], two[0]]
+    """What the models are called: by name, or by their column, where that tells them apart."""
+    given = job.config.input
+    columns = [given.score_columns(model) for model in range(1, given.n_models + 1)]
+    if given.model_names is not None:
+        return list(given.model_names)
+    if any(len(own) > 1 for own in columns) or len(set(columns)) < len(columns):
+        return [f"model {i}" for i in range(1, len(columns) + 1)]
+    return [own[0] for own in columns]
 
 
 def evaluation_json(evaluation: Evaluation) -> dict[str, Any]:
@@ -213,5 +217,5 @@ def show_evaluation(options: argparse.Namespace, job: Job, evaluation: Evaluatio
             console.print(f"    {line}")
     if evaluation.certificate is not None:
         console.print()
-        for line in evaluation.certificate.lines():
+        for line in evaluation.certificate.lines(job.config.input.model_names):
             console.print(f"  {line}")

@@ -23,6 +23,7 @@ from redcal_spark.runs.compare import SPLITS, Compared, mean_brier, mean_gap
 from redcal_spark.runs.ledger import RunRow
 
 LARGEST = 8  # pairs of actions, actions or coordinates that are listed
+PAIRS = 3  # of more than two models, shown at length
 
 Shown = Table | str
 
@@ -68,8 +69,8 @@ def before_and_after(
     return table
 
 
-def log_table(patches: PatchLog, losses: LossFamily) -> Table:
-    """The patch log for people; of phi its largest value."""
+def log_table(patches: PatchLog, losses: LossFamily, models: Sequence[str] | None = None) -> Table:
+    """The patch log for people; of phi its largest value. models: their names, if they have any."""
     table = columns_of((), ("step", "round"))
     table.add_column("kind", no_wrap=True)
     table.add_column("model", justify="right", no_wrap=True)
@@ -81,8 +82,8 @@ def log_table(patches: PatchLog, losses: LossFamily) -> Table:
             str(patch.step),
             "" if patch.round is None else str(patch.round),
             patch.kind,
-            str(patch.model),
-            event_words(patch, losses),
+            str(patch.model) if models is None else models[patch.model - 1],
+            event_words(patch, losses, models),
             f"{patch.rows:,}",
             f"{max(patch.phi, key=abs) / 2**26:+.4f}",
         )
@@ -117,17 +118,25 @@ def verdict_words(certificate: str | None) -> str:
     return ", ".join(verdicts) or "nothing promised"
 
 
-def event_words(patch: Patch, losses: LossFamily) -> str:
-    """Where a patch acts, in words; the loss is named where there are several."""
+def called(model: int, models: Sequence[str] | None) -> str:
+    """A model by its name, if it has one."""
+    return f"model {model}" if models is None else models[model - 1]
+
+
+def event_words(patch: Patch, losses: LossFamily, models: Sequence[str] | None = None) -> str:
+    """Where a patch acts, in words; the loss is named where there are several, models by names."""
+    one, two = patch.pair or (1, 2)
+    names = (str(one), str(two)) if models is None else (models[one - 1], models[two - 1])
     if patch.kind == "score":
-        return f"class {patch.coordinate}: 1 {patch.direction} 2"
+        return f"class {patch.coordinate}: {names[0]} {patch.direction} {names[1]}"
     assert patch.loss is not None
     actions = losses[losses.place(patch.loss)].actions
     place = f"{patch.loss}: " if len(losses) > 1 else ""
     if patch.action is not None:
         return f"{place}{actions[patch.action]}"
     assert patch.a1 is not None and patch.a2 is not None
-    return f"{place}{actions[patch.a1]} / {actions[patch.a2]}"
+    whose = "" if models is None else f" ({names[0]} / {names[1]})"
+    return f"{place}{actions[patch.a1]} / {actions[patch.a2]}{whose}"
 
 
 # --- an audit -------------------------------------------------------------------------------------
@@ -136,7 +145,7 @@ def event_words(patch: Patch, losses: LossFamily) -> str:
 def audit_tables(
     audit: Mapping[str, Any], models: Sequence[str], binary: bool = False
 ) -> list[Shown]:
-    """The audit: both models side by side, where they part ways, and what is to do.
+    """The audit: the models side by side, where they part ways, and what is to do.
 
     audit: as `audit_rows` gives it. binary: scores are one column P(1), whose usual Brier score is
     half of that over both classes.
@@ -153,33 +162,58 @@ def audit_tables(
         name = loss["loss"]
         *own, optimum = cost_texts([*loss["decision_loss"], loss["optimal_loss"]])
         both.add_row(f"{name}: cost", *own)
-        both.add_row(f"{name}: cost if the outcome were known", optimum, optimum)
+        both.add_row(f"{name}: cost if the outcome were known", *[optimum] * len(models))
         both.add_row(f"{name}: above that", *cost_texts(loss["loss_gap"]))
         apart = share_text(loss["disagreement"])
         shown.append(f"\n{name}: the models disagree on {apart} of the rows")
-        shown += _pairs(loss, models)
-        shown += _calibration(loss, audit["intervals"]["level"])
-    shown += _coordinates(audit)
+        if "by_pair" in loss:
+            shown += _matrix(loss, models)
+        else:
+            shown += _pairs(loss, loss["actions"], models, ("1", "2"))
+        shown += _calibration(loss, audit["intervals"]["level"], models)
+    shown += _coordinates(audit, models)
     if "to_fix" in audit:
-        shown += ["", *_to_fix(audit["to_fix"], audit["losses"])]
+        shown += ["", *_to_fix(audit["to_fix"], audit["losses"], models)]
     return shown
 
 
-def _pairs(loss: Mapping[str, Any], models: Sequence[str]) -> Iterator[Shown]:
-    """Where the actions differ, what each of them costs there, and whose is the cheaper."""
-    pairs, actions = loss["pairs"], loss["actions"]
+def _matrix(loss: Mapping[str, Any], models: Sequence[str]) -> Iterator[Shown]:
+    """Every pair of models: the share of rows with other actions; then the largest at length."""
+    shares = {tuple(pair["models"]): share_text(pair["disagreement"]) for pair in loss["by_pair"]}
+    table = columns_of(["disagree"], models[1:])
+    for i, name in enumerate(models[:-1], 1):
+        table.add_row(name, *(shares.get((i, j), "") for j in range(2, len(models) + 1)))
+    yield table
+    order = sorted(loss["by_pair"], key=lambda pair: -pair["disagreement_rows"])
+    for pair in order[:PAIRS]:
+        two = [models[i - 1] for i in pair["models"]]
+        if pair["pairs"]:
+            yield ""
+            yield from _pairs(pair, loss["actions"], two, two)
+    if len(order) > PAIRS:
+        yield f"... and {len(order) - PAIRS} more pairs of models"
+
+
+def _pairs(
+    loss: Mapping[str, Any], actions: Sequence[str], models: Sequence[str], short: Sequence[str]
+) -> Iterator[Shown]:
+    """Where the actions differ, what each of them costs there, and whose is the cheaper.
+
+    short: what the two models are called in the heads of columns.
+    """
+    pairs, numbered = loss["pairs"], loss.get("models", (1, 2))
     if not pairs:
         return
     numbers = ["rows", "share", "beyond\nalpha"]
     if loss["costs_known"]:
-        numbers += ["cost\nof 1", "cost\nof 2", "right\nmodel"]
+        numbers += [f"cost\nof {short[0]}", f"cost\nof {short[1]}", "right\nmodel"]
     table = columns_of(models, numbers)
     costs = cost_texts([x for pair in pairs[:LARGEST] for x in pair["cost"] or ()])
     doubtful = False
     for place, pair in enumerate(pairs[:LARGEST]):
         line = [f"{pair['rows']:,}", share_text(pair["mass"]), f"{pair['event_rows']:,}"]
         if loss["costs_known"]:
-            right = "none" if pair["right"] is None else f"{pair['right']}"
+            right = "none" if pair["right"] is None else short[numbered.index(pair["right"])]
             doubtful = doubtful or not pair["sure"]
             line += [*costs[2 * place : 2 * place + 2], right + ("" if pair["sure"] else "?")]
         table.add_row(actions[pair["a1"]], actions[pair["a2"]], *line)
@@ -192,14 +226,15 @@ def _pairs(loss: Mapping[str, Any], models: Sequence[str]) -> Iterator[Shown]:
         yield "costs of these pairs are not counted: too many actions and classes"
 
 
-def _calibration(loss: Mapping[str, Any], level: float) -> Iterator[Shown]:
+def _calibration(loss: Mapping[str, Any], level: float, models: Sequence[str]) -> Iterator[Shown]:
     """Per action the gap of each model; the largest first."""
     gaps: dict[int, list[Any]] = {}
     for cell in loss["calibration"]:
         gaps.setdefault(cell["action"], []).append(cell)
     order = sorted(gaps, key=lambda action: (-max(c["gap"] for c in gaps[action]), action))
     level_told = f"{level * 100:g} %"
-    heading = [x for m in (1, 2) for x in (f"rows\nof {m}", f"gap of {m}\n({level_told})")]
+    short = ("1", "2") if len(models) == 2 else models
+    heading = [x for m in short for x in (f"rows\nof {m}", f"gap of {m}\n({level_told})")]
     table = columns_of(["calibration"], heading)
     for action in order[:LARGEST]:
         line = []
@@ -212,7 +247,7 @@ def _calibration(loss: Mapping[str, Any], level: float) -> Iterator[Shown]:
         yield f"... and {len(order) - LARGEST} more actions"
 
 
-def _coordinates(audit: Mapping[str, Any]) -> Iterator[Shown]:
+def _coordinates(audit: Mapping[str, Any], models: Sequence[str]) -> Iterator[Shown]:
     """For Reconcile: where the scores differ beyond alpha."""
     coordinates = audit["coordinates"]
     if not coordinates:
@@ -221,6 +256,8 @@ def _coordinates(audit: Mapping[str, Any]) -> Iterator[Shown]:
     order = sorted(coordinates, key=lambda c: (-c["rows"], c["coordinate"]))
     for c in order[:LARGEST]:
         name = f"class {c['coordinate']}" if c["class"] is None else c["class"]
+        if "models" in c:
+            name += f", {' / '.join(models[i - 1] for i in c['models'])}"
         table.add_row(name, f"{c['rows']:,}", share_text(c["mass"]))
     yield ""
     yield table
@@ -228,7 +265,9 @@ def _coordinates(audit: Mapping[str, Any]) -> Iterator[Shown]:
         yield f"... and {len(order) - LARGEST} more classes"
 
 
-def _to_fix(todo: Mapping[str, Any], losses: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _to_fix(
+    todo: Mapping[str, Any], losses: Sequence[Mapping[str, Any]], models: Sequence[str]
+) -> Iterator[str]:
     rows = f"the {todo['rows']:,} fitting rows"
     if todo["calibrations"]:
         actions = plural(len(todo["calibrations"]), "action")
@@ -243,6 +282,8 @@ def _to_fix(todo: Mapping[str, Any], losses: Sequence[Mapping[str, Any]]) -> Ite
             first = todo["events"][0]
             names = next(loss["actions"] for loss in losses if loss["loss"] == first["loss"])
             event = f"{names[first['a1']]} / {names[first['a2']]}"
+            if "models" in first:
+                event += f" ({' / '.join(models[i - 1] for i in first['models'])})"
             text += f"; the first: {first['loss']}, {event}, {plural(first['rows'], 'row')}"
         yield text
     if todo["algorithm"] == "reconcile":
@@ -270,12 +311,13 @@ def explanation_lines(explanation: Explanation, models: Sequence[str]) -> list[S
 
 
 def comparison_tables(compared: Sequence[Compared]) -> list[Shown]:
-    """One table of the work and the Brier score, one a loss; scores are means of both models."""
+    """One table of the work and the Brier score, one a loss; scores are means of all models."""
     losses, splits = compared[0].pair.losses, list(compared[0].histories)
     rows = ", ".join(f"{compared[0].metrics(s)[0].rows:,} {SPLITS[s]} rows" for s in splits)
     heads = [f"Brier\n{SPLITS[split]}" for split in splits]
+    both = "both" if compared[0].pair.columns.n_models == 2 else "all"
     table = columns_of(
-        [rows + "\n(means of both models)", "status"], ["patches", "seconds", *heads]
+        [rows + f"\n(means of {both} models)", "status"], ["patches", "seconds", *heads]
     )
     before, *after = _ends(compared, splits, mean_brier)
     table.add_row("before", "", "", "", *(f"{x:.4f}" for x in before))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from rich.progress import (
     BarColumn,
@@ -18,7 +19,7 @@ from rich.text import Text
 
 from redcal_spark.cli.log_lines import Context
 from redcal_spark.cli.streams import Screen, printable
-from redcal_spark.cli.tables import event_words
+from redcal_spark.cli.tables import called, event_words
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.metrics import Metrics
 from redcal_spark.core.number_text import cost_texts, share_text
@@ -55,8 +56,10 @@ class Terminal(Listener):
         screen: Screen | None = None,
         context: Context | None = None,
         form: str = "text",
+        models: Sequence[str] | None = None,
     ):
         self.losses = LossFamily(())
+        self.models = models  # their names, if they have any
         self.quiet = quiet
         self.verbose = verbose
         self.context = context or Context()
@@ -97,24 +100,25 @@ class Terminal(Listener):
         self.context.round, self.context.step = patch.round, patch.step
         everywhere = patch.kind == "calibrate" and patch.round is None
         self._calibrations += patch.kind == "calibrate"
+        own = called(patch.model, self.models)
         if self._progress is not None:
-            phase = f"calibrating model {patch.model} everywhere" if everywhere else PHASES["fit"]
+            phase = f"calibrating {own} everywhere" if everywhere else PHASES["fit"]
             self._progress.update(self._task, description=f"{phase}: {self._patches:,} patches")
         elif everywhere and (self.verbose or self._calibrations % 100 == 0):
-            self._say(f"calibrating model {patch.model} everywhere: {self._calibrations:,} patches")
+            self._say(f"calibrating {own} everywhere: {self._calibrations:,} patches")
 
     def round(self, first: Patch, metrics: Metrics | None) -> None:
         patches = 1 + (self._calibrations if first.kind == "reconcile" else 0)
         self._calibrations = 0
         losses = self.losses
         if not self.live:
-            self._say(round_line(first, patches, metrics, losses))
+            self._say(round_line(first, patches, metrics, losses, self.models))
             return
-        width = max(16, min(self.console.width - 60, longest_event(losses)))
+        width = max(16, min(self.console.width - 60, longest_event(losses, self.models)))
         if not self._headed:
             self._headed = True
-            self._say(round_heading(width))
-        self._say(round_row(first, patches, metrics, losses, width))
+            self._say(round_heading(width, self.models))
+        self._say(round_row(first, patches, metrics, losses, width, self.models))
 
     def note(self, text: str) -> None:
         if self.live:
@@ -139,19 +143,24 @@ class Terminal(Listener):
 # --- a round ----------------------------------------------------------------------------------
 
 
-def round_heading(width: int) -> str:
-    event = f"{'model 1 / model 2':<{width}}"[:width]
+def round_heading(width: int, models: Sequence[str] | None = None) -> str:
+    event = f"{'model 1 / model 2' if models is None else 'event':<{width}}"[:width]
     return f"round  {event}  {'rows':>10}  patched         Brier     loss  disagree"
 
 
 def round_row(
-    first: Patch, patches: int, metrics: Metrics | None, losses: LossFamily, width: int
+    first: Patch,
+    patches: int,
+    metrics: Metrics | None,
+    losses: LossFamily,
+    width: int,
+    models: Sequence[str] | None = None,
 ) -> str:
     """A round as a line under the heading: Brier and loss are those of the patched model."""
-    event, model = event_words(first, losses), first.model
+    event, model = event_words(first, losses, models), first.model
     if len(event) > width:
         event = event[: width - 1] + "…"
-    times = f"model {model}" + (f" {patches:,}x" if patches > 1 else "")
+    times = called(model, models) + (f" {patches:,}x" if patches > 1 else "")
     line = f"{first.round:>5}  {event:<{width}}  {first.rows:>10,}  {times:<13}"
     if metrics is not None and first.loss is not None:
         place = losses.place(first.loss)
@@ -161,11 +170,17 @@ def round_row(
     return line
 
 
-def round_line(first: Patch, patches: int, metrics: Metrics | None, losses: LossFamily) -> str:
+def round_line(
+    first: Patch,
+    patches: int,
+    metrics: Metrics | None,
+    losses: LossFamily,
+    models: Sequence[str] | None = None,
+) -> str:
     """A round in one sentence, for a log."""
-    model = first.model
-    parts = [f"round {first.round}: {event_words(first, losses)}: {first.rows:,} rows"]
-    parts.append(f"model {model} patched" + (f" {patches:,} times" if patches > 1 else ""))
+    model, times = first.model, f" {patches:,} times" if patches > 1 else ""
+    parts = [f"round {first.round}: {event_words(first, losses, models)}: {first.rows:,} rows"]
+    parts.append(f"{called(model, models)} patched{times}")
     if metrics is not None and first.loss is not None:
         place = losses.place(first.loss)
         parts.append(f"its Brier score {float(metrics.usual_brier(model)):.4f}")
@@ -174,10 +189,11 @@ def round_line(first: Patch, patches: int, metrics: Metrics | None, losses: Loss
     return ", ".join(parts)
 
 
-def longest_event(losses: LossFamily) -> int:
+def longest_event(losses: LossFamily, models: Sequence[str] | None = None) -> int:
     """The length of the longest text for an event."""
     lengths = [17]
+    two = 6 + sum(sorted(map(len, models))[-2:]) if models is not None else 0
     for loss in losses.losses:
         name = len(loss.name) + 2 if len(losses) > 1 else 0
-        lengths.append(name + 3 + sum(sorted(map(len, loss.actions))[-2:]))
+        lengths.append(name + 3 + sum(sorted(map(len, loss.actions))[-2:]) + two)
     return max(lengths)

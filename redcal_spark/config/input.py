@@ -1,4 +1,4 @@
-"""The section `input`: labelled rows, the scores of both models, and which rows are held out."""
+"""The section `input`: labelled rows, the scores of the models, and which rows are held out."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainSerializer, PlainValidator
 
-from redcal_spark.config.rules import MODELS, repeats
-from redcal_spark.config.section import Refusal, Section, as_list, as_mapping
+from redcal_spark.config.rules import MODELS, repeats, scores_in
+from redcal_spark.config.section import Refusal, Section, as_list, as_mapping, dotted
 from redcal_spark.config.tables import place_of
 from redcal_spark.config.values import (
     AnyText,
@@ -25,7 +25,7 @@ from redcal_spark.config.values import (
     shortest,
     wrong,
 )
-from redcal_spark.settings import MAX_CLASSES
+from redcal_spark.settings import MAX_CLASSES, MAX_MODELS
 
 
 class ScoreTable(Section):
@@ -102,7 +102,7 @@ Split = Annotated[
 
 
 class Input(Section):
-    """The labelled rows and the scores of both models."""
+    """The labelled rows and the scores of the models."""
 
     table: Text = Field(description="path (Delta, Parquet or CSV) or catalog name of the rows")
     version: Version | None = Field(
@@ -118,10 +118,20 @@ class Input(Section):
     weight_unit: Positive = Field(
         default=1.0, description="weights are whole multiples of it: 0.1 for 0.3 and 2.5"
     )
-    model_1: Scores = Field(
-        description="scores of the first model: a column, one per class, or a table"
+    model_1: Scores | None = Field(
+        default=None, description="scores of the first model: a column, one per class, or a table"
     )
-    model_2: Scores = Field(description="scores of the second model, in any of the same forms")
+    model_2: Scores | None = Field(
+        default=None, description="scores of the second model, in any of the same forms"
+    )
+    models: dict[Text, Scores] | None = Field(
+        default=None,
+        description="instead of both: 2 to 16 models by name, scores in any of the same forms",
+    )
+    missing_model: Literal["error", "skip_row"] = Field(
+        default="error",
+        description="rows without a model's scores: error, or skip_row to pass them through",
+    )
     join: Literal["error", "inner"] = Field(
         default="error",
         description="ids missing on one side or given twice: error, or inner to drop them",
@@ -139,43 +149,85 @@ class Input(Section):
         default=None, description="rows to fit on and holdout rows; null: the same"
     )
 
+    @property
+    def n_models(self) -> int:
+        return len(MODELS) if self.models is None else len(self.models)
+
+    @property
+    def model_names(self) -> tuple[str, ...] | None:
+        """What users call the models, if they gave them names."""
+        return None if self.models is None else tuple(self.models)
+
     def score_columns(self, model: int) -> tuple[str, ...]:
-        """The score columns of model 1 or 2: one (an array, or P(class 1)), or one per class."""
+        """The score columns of a model: one (an array, or P(class 1)), or one per class."""
         scores = self._scores(model)
         return scores.columns if isinstance(scores, ScoreTable) else scores
 
     def score_table(self, model: int) -> ScoreTable | None:
-        """The table to join for model 1 or 2, or None when its scores are in `table` itself."""
+        """The table to join for a model, or None when its scores are in `table` itself."""
         scores = self._scores(model)
         return scores if isinstance(scores, ScoreTable) else None
 
     def _scores(self, model: int) -> tuple[str, ...] | ScoreTable:
-        return {1: self.model_1, 2: self.model_2}[model]
+        given = (self.model_1, self.model_2) if self.models is None else (*self.models.values(),)
+        scores = given[model - 1]
+        assert scores is not None  # by the rules below
+        return scores
+
+    def with_scores(self, model: int, scores: ScoreTable) -> dict[str, Any]:
+        """The change that gives a model other scores, for `model_copy`."""
+        if self.models is None:
+            return {MODELS[model - 1]: scores}
+        names = list(self.models)
+        return {"models": self.models | {names[model - 1]: scores}}
 
     @classmethod
     def rules(cls, data: Mapping[str, Any]) -> Iterator[Refusal]:
-        reasons = [f"to join {key}" for key in MODELS if as_mapping(data.get(key))]
+        given = scores_in(data)
+        yield from _which_models(data)
+        reasons = [f"to join {dotted(path)}" for path, scores in given if as_mapping(scores)]
         if "holdout_fraction" in as_mapping(data.get("split")):
             reasons.append("to split by holdout_fraction")
         if reasons and data.get("id") is None:
             yield ("id",), f"is required {' and '.join(reasons)}"
         yield from repeats("classes", data.get("classes"))
-        if data.get("weight") is None and data.get("weight_unit", 1) != 1:
-            yield ("weight_unit",), "says nothing without weight"
-        if data.get("weight") is not None and data["weight"] == data.get("label"):
-            yield ("weight",), "is the same column as label"
-        sources = []
-        for key in MODELS:
-            scores = data.get(key)
-            yield from repeats(key, scores)
+        yield from _weights(data)
+        sources: list[Any] = []
+        for path, scores in given:
+            *within, key = path
+            yield from repeats(str(key), scores, tuple(within))
             if isinstance(scores, Mapping):
                 source, columns = scores, scores.get("columns")
             else:
                 source, columns = data, scores
                 if data.get("label") is not None and data["label"] in (columns, *as_list(columns)):
-                    yield ("label",), f"is a score column of {key}"
-            sources.append(
-                (place_of(source.get("table")), source.get("version"), as_list(columns) or columns)
-            )
-        if data.get("model_1") is not None and sources[0] == sources[1]:
-            yield ("model_2",), "is the same as model_1; two different models are needed"
+                    yield ("label",), f"is a score column of {dotted(path)}"
+            known = as_list(columns) or columns
+            own = (place_of(source.get("table")), source.get("version"), known)
+            if scores is not None and own in sources:
+                first = given[sources.index(own)][0]
+                needed = "two different models are needed" if len(given) == 2 else "leave one out"
+                yield path, f"is the same as {first[-1]}; {needed}"
+            sources.append(own)
+
+
+def _which_models(data: Mapping[str, Any]) -> Iterator[Refusal]:
+    """Two models by their keys, or any number by their names."""
+    named = data.get("models")
+    if named is None:
+        for key in MODELS:
+            if data.get(key) is None:
+                yield (key,), "is required, or input.models with every model by its name"
+        return
+    for key in MODELS:
+        if data.get(key) is not None:
+            yield (key,), "input.models has every model by its name; leave this out"
+    if isinstance(named, Mapping) and not 2 <= len(named) <= MAX_MODELS:
+        yield ("models",), f"must have 2 to {MAX_MODELS} models, has {len(named)}"
+
+
+def _weights(data: Mapping[str, Any]) -> Iterator[Refusal]:
+    if data.get("weight") is None and data.get("weight_unit", 1) != 1:
+        yield ("weight_unit",), "says nothing without weight"
+    if data.get("weight") is not None and data["weight"] == data.get("label"):
+        yield ("weight",), "is the same column as label"

@@ -12,11 +12,19 @@ from redcal_spark.config.tables import SIDE_TABLES, place_of, sibling
 MODELS = ("model_1", "model_2")
 
 
-def repeats(key: str, names: object) -> Iterator[Refusal]:
+def scores_in(given: Mapping[str, Any]) -> list[tuple[KeyPath, Any]]:
+    """The scores of every model in the section `input`, and where they stand."""
+    named = given.get("models")
+    if named is None:
+        return [((key,), given.get(key)) for key in MODELS]
+    return [(("models", str(name)), scores) for name, scores in as_mapping(named).items()]
+
+
+def repeats(key: str, names: object, within: KeyPath = ()) -> Iterator[Refusal]:
     seen: dict[str, int] = {}
     for index, name in enumerate(as_list(names)):
         if isinstance(name, str) and seen.setdefault(name, index) != index:
-            yield (key, index), f"is the same as {key}[{seen[name]}]"
+            yield (*within, key, index), f"is the same as {key}[{seen[name]}]"
 
 
 def missing_keys(data: Mapping[str, Any]) -> Iterator[Refusal]:
@@ -42,10 +50,10 @@ def unequal_sizes(data: Mapping[str, Any]) -> Iterator[Refusal]:
     """Everything that tells the number of classes must tell the same."""
     given = as_mapping(data.get("input"))
     sizes: list[tuple[KeyPath, int]] = [(("input", "classes"), len(as_list(given.get("classes"))))]
-    for key in MODELS:
-        sizes.append((("input", key), len(as_list(given.get(key)))))
-        columns = as_list(as_mapping(given.get(key)).get("columns"))
-        sizes.append((("input", key, "columns"), len(columns)))
+    for path, scores in scores_in(given):
+        sizes.append((("input", *path), len(as_list(scores))))
+        columns = as_list(as_mapping(scores).get("columns"))
+        sizes.append((("input", *path, "columns"), len(columns)))
     for name, loss in as_mapping(data.get("losses")).items():
         rows = as_list(as_mapping(plain(loss)).get("costs"))
         sizes.append((("losses", name, "costs"), len(as_list(rows[0])) if rows else 0))
@@ -61,8 +69,9 @@ def shared_tables(data: Mapping[str, Any]) -> Iterator[Refusal]:
     """No output may overwrite an input or another output."""
     given, output = as_mapping(data.get("input")), as_mapping(data.get("output"))
     taken = {place_of(given.get("table")): "input.table"}
-    for key in MODELS:
-        taken.setdefault(place_of(as_mapping(given.get(key)).get("table")), f"input.{key}.table")
+    for path, scores in scores_in(given):
+        own = dotted(("input", *path, "table"))
+        taken.setdefault(place_of(as_mapping(scores).get("table")), own)
     table = output.get("table")
     for key in ("table", *SIDE_TABLES, "checkpoint"):
         name = output.get(key)

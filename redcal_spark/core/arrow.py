@@ -61,12 +61,17 @@ def is_polars(data: Any) -> bool:
 
 
 def from_numpy(
-    columns: Columns, model_1: Any, model_2: Any, label: Any = None, weight: Any = None
+    columns: Columns, scores: Sequence[Any], label: Any = None, weight: Any = None
 ) -> pa.Table:
-    """Arrays as the columns that the reconciler was told of."""
+    """Arrays as the columns that the reconciler was told of, one of scores for each model."""
+    if len(scores) != columns.n_models:
+        raise UsageError(
+            f"{len(scores)} arrays of scores, and there are {columns.n_models} models: "
+            f"{', '.join(columns.shown)}"
+        )
     arrays = {
-        _only(columns.model_1): _array(model_1, "the scores of model 1"),
-        _only(columns.model_2): _array(model_2, "the scores of model 2"),
+        _only(columns.scores(i)): _array(given, f"the scores of model {i}")
+        for i, given in enumerate(scores, 1)
     }
     if label is not None:
         arrays[columns.label] = _known(_array(label, "the labels"))

@@ -14,28 +14,27 @@ from redcal_spark.core.fixed_point import ONE, Floats, Grid, Ints
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Both models' scores on some rows and, where known, their labels.
+    """All models' scores on some rows and, where known, their labels.
 
-    f1, f2: int32, n x d. y: class indices (n), or vectors on the grid (n x d), or None.
+    f: per model, int32, n x d. y: class indices (n), or vectors on the grid (n x d), or None.
     w: weights, above 0; None where every row counts once.
     """
 
-    f1: Grid
-    f2: Grid
+    f: tuple[Grid, ...]
     y: Grid | None = None
     w: Ints | None = None
 
     @property
     def rows(self) -> int:
-        return len(self.f1)
+        return len(self.f[0])
 
     @property
     def n_classes(self) -> int:
-        return int(self.f1.shape[1])
+        return int(self.f[0].shape[1])
 
     @property
     def nbytes(self) -> int:
-        return sum(a.nbytes for a in (self.f1, self.f2, self.y, self.w) if a is not None)
+        return sum(a.nbytes for a in (*self.f, self.y, self.w) if a is not None)
 
     @property
     def weight(self) -> int:
@@ -46,10 +45,11 @@ class Block:
         """The chosen rows: by slice (a view), mask or indices."""
         if isinstance(rows, np.ndarray) and rows.dtype == np.bool_:
             rows = np.flatnonzero(rows)
-        columns = (self.f1, self.f2, self.y, self.w)
         if isinstance(rows, slice):
-            return Block(*(_of(a, lambda a: a[rows]) for a in columns))
-        return Block(*(_of(a, lambda a: a.take(rows, axis=0)) for a in columns))
+            y, w = _each((self.y, self.w), lambda a: a[rows])
+            return Block(tuple(f[rows] for f in self.f), y, w)
+        y, w = _each((self.y, self.w), lambda a: a.take(rows, axis=0))
+        return Block(tuple(f.take(rows, axis=0) for f in self.f), y, w)
 
     def pieces(self, rows: int) -> list[Block]:
         """Views of at most so many rows each, to be worked on by several threads."""
@@ -59,12 +59,18 @@ class Block:
     def concat(cls, blocks: Sequence[Block]) -> Block:
         if len(blocks) == 1:
             return blocks[0]
-        columns = zip(*((b.f1, b.f2, b.y, b.w) for b in blocks), strict=True)
-        return cls(*(None if c[0] is None else np.concatenate(c) for c in columns))  # type: ignore[arg-type]
+        models = zip(*(b.f for b in blocks), strict=True)
+        y, w = ([getattr(b, name) for b in blocks] for name in ("y", "w"))
+        return cls(
+            tuple(np.concatenate(parts) for parts in models),
+            None if y[0] is None else np.concatenate(y),
+            None if w[0] is None else np.concatenate(w),
+        )
 
 
-def _of(column: Any, how: Callable[[Any], Any]) -> Any:
-    return None if column is None else how(column)
+def _each(columns: tuple[Any, Any], how: Callable[[Any], Any]) -> tuple[Any, Any]:
+    one, two = (None if column is None else how(column) for column in columns)
+    return one, two
 
 
 def label_rows(y: Grid, n_classes: int) -> Floats:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
@@ -25,13 +25,16 @@ ScoreColumns = str | tuple[str, ...]
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns hold what. Scores: one array column, one column P(class 1), or d columns."""
+    """Which columns hold what. Scores: one array column, one column P(class 1), or d columns.
 
-    model_1: ScoreColumns = "model_1"
-    model_2: ScoreColumns = "model_2"
+    models: the score columns of every model. model_names: what users call them, if they do.
+    """
+
+    models: tuple[ScoreColumns, ...] = ("model_1", "model_2")
     label: str = "label"
     id: str | None = None
     classes: tuple[str, ...] | None = None
+    model_names: tuple[str, ...] | None = None
     weight: str | None = None
     weight_unit: float = 1.0
 
@@ -40,8 +43,29 @@ class Columns:
         """What weights are multiples of: the decimal that the user wrote."""
         return exact(self.weight_unit)
 
+    @property
+    def n_models(self) -> int:
+        return len(self.models)
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """What people know the models by: their names, or columns where these tell them apart."""
+        if self.model_names is not None:
+            return self.model_names
+        alone = [scores for scores in self.models if isinstance(scores, str)]
+        if len(set(alone)) == len(self.models):
+            return tuple(alone)
+        return tuple(f"model {i}" for i in range(1, self.n_models + 1))
+
+    @property
+    def models_given(self) -> Sequence[ScoreColumns] | Mapping[str, ScoreColumns]:
+        """The models as `Reconciler` takes them."""
+        if self.model_names is None:
+            return self.models
+        return dict(zip(self.model_names, self.models, strict=True))
+
     def scores(self, model: int) -> ScoreColumns:
-        return self.model_1 if model == 1 else self.model_2
+        return self.models[model - 1]
 
     def of_model(self, model: int) -> tuple[str, ...]:
         scores = self.scores(model)
@@ -50,7 +74,8 @@ class Columns:
     def names(self, *, label: bool) -> list[str]:
         """Every column that is read, once: weights with the labels."""
         others = [self.label if label else None, self.weight if label else None, self.id]
-        names = [*self.of_model(1), *self.of_model(2), *others]
+        scores = [name for i in range(self.n_models) for name in self.of_model(i + 1)]
+        names = [*scores, *others]
         return list(dict.fromkeys(name for name in names if name is not None))
 
 
@@ -60,12 +85,12 @@ class Layout:
 
     columns: Columns
     n_classes: int
-    forms: tuple[Form, Form]
+    forms: tuple[Form, ...]
     label: LabelForm | None  # None: labels are not read
 
     @property
     def binary(self) -> bool:
-        return self.forms == ("binary", "binary")
+        return all(form == "binary" for form in self.forms)
 
 
 Form = Literal["array", "columns", "binary"]
@@ -98,7 +123,7 @@ def plan(
     if problems:
         raise InputError("\n".join(problems))
     forms, widths = [], []
-    for model in (1, 2):
+    for model in range(1, columns.n_models + 1):
         form, width, problem = _score_form(schema, columns.scores(model), n_classes, first)
         forms.append(form)
         widths.append(width)
@@ -112,10 +137,10 @@ def plan(
         problems += _width_problems(columns, forms, widths, n_classes)
     if problems:
         raise InputError("\n".join(f"{where}: {problem}" for problem in problems))
-    d = n_classes or widths[0] or widths[1]
+    d = n_classes or next((width for width in widths if width), None)
     if d is None:
         raise InputError(f"{where} has no rows")
-    return Layout(columns, d, (forms[0], forms[1]), label)
+    return Layout(columns, d, tuple(forms), label)
 
 
 def _id_problems(schema: pa.Schema, columns: Columns) -> list[str]:
@@ -225,16 +250,16 @@ def _width_problems(
     columns: Columns, forms: Sequence[Form], widths: Sequence[int | None], n_classes: int | None
 ) -> list[str]:
     problems = []
-    one, two = widths
-    if forms.count("binary") == 1:  # a patch keeps f0 + f1 = 1 for a pair of such columns only
-        other = widths[1 - forms.index("binary")]
-        classes = "an array" if other is None else f"{other} classes"
-        problems.append(
-            f"one model has one column P(class 1), the other {classes}; give both in one form"
-        )
-    elif one is not None and two is not None and one != two:
-        problems.append(f"the models have different numbers of classes: {one} and {two}")
-    for source, width in zip((columns.model_1, columns.model_2), widths, strict=True):
+    known = [width for width in widths if width is not None]
+    if 0 < forms.count("binary") < len(forms):  # a patch keeps f0 + f1 = 1 for such columns only
+        problems.append(_mixed_forms(columns, forms, widths))
+    elif len(set(known)) > 1:
+        told = " and ".join(map(str, known))
+        if len(widths) > 2:
+            each = zip(columns.shown, widths, strict=True)
+            told = ", ".join(f"{name!r} has {width}" for name, width in each if width is not None)
+        problems.append(f"the models have different numbers of classes: {told}")
+    for source, width in zip(columns.models, widths, strict=True):
         if width is None:
             continue
         if n_classes is not None and width != n_classes and not problems:
@@ -246,6 +271,20 @@ def _width_problems(
         if not 2 <= width <= MAX_CLASSES and not problems:
             problems.append(f"needs 2 to {MAX_CLASSES:,} classes, got {width}")
     return problems
+
+
+def _mixed_forms(columns: Columns, forms: Sequence[Form], widths: Sequence[int | None]) -> str:
+    """Some models have one column P(class 1), others a score for every class."""
+    told = ["an array" if width is None else f"{width} classes" for width in widths]
+    if len(forms) == 2:
+        other = told[1 - forms.index("binary")]
+        return f"one model has one column P(class 1), the other {other}; give both in one form"
+    each = zip(columns.shown, forms, told, strict=True)
+    named = [
+        f"{name!r} has {'one column P(class 1)' if form == 'binary' else width}"
+        for name, form, width in each
+    ]
+    return f"{', '.join(named)}; give all models in one form"
 
 
 def _is_list(kind: pa.DataType) -> bool:

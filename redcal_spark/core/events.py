@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
+from itertools import combinations
 from typing import Literal
 
 Direction = Literal[">", "<"]
+Pair = tuple[int, int]  # two models, the lower one first
+
+
+@cache
+def pairs_of(models: int) -> tuple[Pair, ...]:
+    """All pairs of models, in the order that breaks ties."""
+    return tuple(combinations(range(1, models + 1), 2))
 
 
 @dataclass(frozen=True, order=True)
 class Disagreement:
-    """Rows on which model 1 would take a1, model 2 a2, and one of them by a margin above alpha."""
+    """Rows on which a pair's models would take a1 and a2, one of them by a margin above alpha."""
 
     loss: int
     a1: int
     a2: int
+    pair: Pair = (1, 2)
 
     def action(self, model: int) -> int:
-        return self.a1 if model == 1 else self.a2
+        return self.a1 if model == self.pair[0] else self.a2
 
 
 @dataclass(frozen=True, order=True)
@@ -30,10 +40,14 @@ class ActionRegion:
 
 @dataclass(frozen=True)
 class ScoreGap:
-    """Rows on which a coordinate of model 1 is above (>) or below (<) model 2's by over alpha."""
+    """Rows on which a coordinate of a pair's first model is above (>) or below (<) the second's.
+
+    By more than alpha.
+    """
 
     coordinate: int
     direction: Direction
+    pair: Pair = (1, 2)
 
 
 Event = Disagreement | ActionRegion | ScoreGap

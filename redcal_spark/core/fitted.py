@@ -45,7 +45,7 @@ class Fitted:
 
     @property
     def rules(self) -> Rules:
-        return rules_of(self.parameters, self.losses, self.binary)
+        return rules_of(self.parameters, self.losses, self.binary, self.columns.n_models)
 
     def check_layout(self, layout: Layout) -> None:
         if layout.binary != self.binary:

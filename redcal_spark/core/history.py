@@ -140,7 +140,8 @@ def points(
     holdout: Holdout | None = None,
 ) -> list[Point]:
     if holdout is not None:
-        start = replace(start, paired=Paired.nothing(holdout.vectors, len(start.pairs)))
+        nothing = Paired.nothing(holdout.vectors, len(start.pairs), len(start.brier))
+        start = replace(start, paired=nothing)
     measured = [Point(0, 0, start)]
     for segment, change in zip(cut, summed, strict=True):
         last = measured[-1]
@@ -173,5 +174,5 @@ def _advance(
 
 
 def _measure(rows: Rows, index: Index) -> Totals:
-    known = [a.take(index, axis=1) for a in rows.actions], rows.events.take(index, axis=1)
+    known = [a.take(index, axis=1) for a in rows.actions], rows.events.take(index, axis=2)
     return measure(rows.current(index), rows.rules, known)

@@ -5,7 +5,7 @@ Patches are in `rows`, sums over rows in `sums`: the three are the only arithmet
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,20 +13,22 @@ import numpy.typing as npt
 
 from redcal_spark.core.blocks import Block
 from redcal_spark.core.buffers import Buffers
+from redcal_spark.core.events import Pair, pairs_of
 from redcal_spark.core.fixed_point import Floats, Ints
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.responses import Actions, Scores, best_response, cheapest
 from redcal_spark.core.weights import counted
 
 Index = npt.NDArray[np.intp]
-Classified = tuple[list[Actions], Actions]  # best responses per model, and events
+Events = Actions  # loss x pair x row: a1 * K + a2, or the losses' `no_event`
+Classified = tuple[list[Actions], Events]  # best responses per model, and events
 
 CHUNK = 16_384  # rows at a time, at most: fewer are all calls and locks, more leave the cache
 
 
-def chunks(rows: int, height: int = 1) -> Iterator[slice]:
-    """Slices of rows for arrays of `height` numbers a row."""
-    size = max(1_024, min(CHUNK, 2**19 // max(height, 1)))
+def chunks(rows: int, height: int = 1, models: int = 2) -> Iterator[slice]:
+    """Slices of rows for arrays of `height` numbers a row, of so many models at once."""
+    size = max(1_024, min(CHUNK, 2**19 // max(height, 1)) * 2 // models)
     return (slice(start, min(start + size, rows)) for start in range(0, rows, size))
 
 
@@ -37,16 +39,23 @@ class Rules:
     thresholds: per loss, the integer score gap above which a disagreement counts.
     gap: for Reconcile, the integer score difference above which two models disagree; else None.
     binary: scores were one column P(1), so that coordinate 0 is the complement of coordinate 1.
+    models: how many there are.
     """
 
     losses: LossFamily
     thresholds: tuple[int, ...]
     gap: int | None
     binary: bool
+    models: int = 2
 
     def of_scores(self) -> Rules:
         """The same without losses: all that fitting Reconcile needs."""
-        return Rules(LossFamily(()), (), self.gap, self.binary)
+        return Rules(LossFamily(()), (), self.gap, self.binary, self.models)
+
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        """The models that are compared, two at a time."""
+        return pairs_of(self.models)
 
     @property
     def coordinates(self) -> slice:
@@ -66,67 +75,107 @@ def respond(f: Floats, losses: LossFamily) -> Actions:
 
 
 def classify(block: Block, rules: Rules) -> Classified:
-    """Best responses of both models and the event of every row, loss x row."""
-    losses = rules.losses
-    actions = [np.empty((len(losses), block.rows), losses.action_type) for _ in range(2)]
-    events = np.full((len(losses), block.rows), losses.no_event, losses.event_type)
+    """Best responses of every model, loss x row, and the events of every row, loss x pair x row."""
+    losses, models = rules.losses, len(block.f)
+    actions = [np.empty((len(losses), block.rows), losses.action_type) for _ in block.f]
+    shape = (len(losses), len(rules.pairs), block.rows)
+    events = np.full(shape, losses.no_event, losses.event_type)
     if not len(losses):
         return actions, events
     with Buffers.borrowed() as buffers:
-        for part in chunks(block.rows, losses.n_cells):
-            f1, f2 = block.f1[part], block.f2[part]
-            # one model after the other: half as many calls, each twice as long
-            rows = buffers.array("rows", (2 * len(f1), block.n_classes), np.float64)
-            rows[: len(f1)], rows[len(f1) :] = f1, f2
+        for part in chunks(block.rows, losses.n_cells, models):
+            size = part.stop - part.start
+            # one model after the other: fewer calls, each of them longer
+            rows = buffers.array("rows", (models * size, block.n_classes), np.float64)
+            for i, f in enumerate(block.f):
+                rows[i * size : (i + 1) * size] = f[part]
             for group in losses.groups:
                 scores = group.scores(rows, buffers)
                 chosen, best = best_response(scores, losses.action_type)
                 for i, place in enumerate(group.index):
-                    actions[0][place, part], actions[1][place, part] = chosen[i].reshape(2, -1)
+                    each = chosen[i].reshape(models, -1)
+                    for own, new in zip(actions, each, strict=True):
+                        own[place, part] = new
                     threshold = rules.thresholds[place]
-                    hit, code = _disagreements(chosen[i], scores[:, i], best[i], threshold)
-                    events[place, part.start + hit] = code
+                    hits = _disagreements(each, scores[:, i], best[i], threshold, rules.pairs)
+                    for pair, hit, code in hits:
+                        events[place, pair, part.start + hit] = code
     return actions, events
 
 
-def _disagreements(
-    actions: Actions, scores: Scores, best: Scores, threshold: int
-) -> tuple[Index, Index]:
-    """Rows in some event, and which: a1 * K + a2. Only rows whose actions differ are looked at.
+def apart(actions: Actions) -> Index:
+    """Rows on which not all models take the same action. actions: model x row."""
+    if len(actions) == 2:
+        return np.flatnonzero(actions[0] != actions[1])
+    return np.flatnonzero((actions[1:] != actions[0]).any(axis=0))
 
-    The arguments hold the rows of model 1, then those of model 2.
+
+def _disagreements(
+    actions: Actions, scores: Scores, best: Scores, threshold: int, pairs: Sequence[Pair]
+) -> Iterator[tuple[int, Index, Index]]:
+    """Per pair its place, its rows in some event, and which: a1 * K + a2.
+
+    Only rows whose actions differ are looked at. actions: model x row. scores, best: the rows of
+    model 1, then those of model 2, and so on.
     """
-    rows = len(actions) // 2
-    differ = np.flatnonzero(actions[:rows] != actions[rows:])
-    both = np.concatenate([differ, differ + rows])
-    a1, a2 = actions.take(both).astype(np.intp).reshape(2, -1)
-    gap = scores[np.concatenate([a2, a1]), both] - best.take(both)
-    sure = (gap > threshold).reshape(2, -1).any(axis=0)
-    return differ[sure], (a1 * len(scores) + a2)[sure]
+    rows, differing = actions.shape[1], apart(actions)
+    own = actions.take(differing, axis=1).astype(np.intp)
+    for place, (i, j) in enumerate(pairs):
+        differ, a1, a2 = differing, own[i - 1], own[j - 1]
+        if len(pairs) > 1:
+            some = np.flatnonzero(a1 != a2)
+            differ, a1, a2 = differ.take(some), a1.take(some), a2.take(some)
+        both = np.concatenate([differ + (i - 1) * rows, differ + (j - 1) * rows])
+        gap = scores[np.concatenate([a2, a1]), both] - best.take(both)
+        sure = (gap > threshold).reshape(2, -1).any(axis=0)
+        yield place, differ[sure], (a1 * len(scores) + a2)[sure]
 
 
 def beyond_gap(block: Block, rules: Rules) -> npt.NDArray[np.bool_]:
-    """Row x coordinate: whether the models differ by more than Reconcile allows."""
+    """Row x coordinate: whether some models differ by more than Reconcile allows."""
+    scores = [f[:, rules.coordinates] for f in block.f]
+    if len(scores) == 2:
+        return np.asarray(np.abs(scores[0] - scores[1]) > rules.gap)
+    spread = np.maximum.reduce(scores) - np.minimum.reduce(scores)
+    return np.asarray(spread > rules.gap)
+
+
+def gap_counts(block: Block, rules: Rules) -> Ints:
+    """Pair x coordinate: rows on which a pair differs by more than Reconcile allows."""
+    counts = np.zeros((len(rules.pairs), block.n_classes), np.int64)
     part = rules.coordinates
-    return np.asarray(np.abs(block.f1[:, part] - block.f2[:, part]) > rules.gap)
+    for place, (i, j) in enumerate(rules.pairs if rules.gap is not None else ()):
+        far = np.abs(block.f[i - 1][:, part] - block.f[j - 1][:, part]) > rules.gap
+        w = block.w
+        counts[place, part] = np.count_nonzero(far, axis=0) if w is None else np.dot(w, far)
+    return counts
 
 
-def active(block: Block, events: Actions, rules: Rules) -> Index:
+def active(block: Block, events: Events, rules: Rules) -> Index:
     """Rows that a run may still act on: those in some event; for Reconcile those beyond the gap."""
     if rules.gap is not None:
         return np.flatnonzero(beyond_gap(block, rules).any(axis=1))
-    return np.flatnonzero((events != rules.losses.no_event).any(axis=0))
+    return np.flatnonzero((events != rules.losses.no_event).any(axis=(0, 1)))
 
 
-def event_counts(events: Actions, losses: LossFamily, w: Ints | None = None) -> list[Ints]:
-    """Rows of every event, each counted w times: one K x K array per loss."""
+def event_counts(events: Events, losses: LossFamily, w: Ints | None = None) -> list[Ints]:
+    """Rows of every event, each counted w times: one pair x K x K array per loss."""
     counts = []
-    for loss, codes in zip(losses.losses, events, strict=True):
+    for loss, lines in zip(losses.losses, events, strict=True):
         k = loss.n_actions
-        hit = np.flatnonzero(codes != losses.no_event)  # a mask is four times slower
-        some = None if w is None else w.take(hit)
-        counts.append(counted(codes.take(hit), k * k, some).reshape(k, k))
+        count = np.empty((len(lines), k, k), np.int64)
+        for place, codes in enumerate(lines):
+            hit = np.flatnonzero(codes != losses.no_event)  # a mask is slower by far
+            some = None if w is None else w.take(hit)
+            count[place] = counted(codes.take(hit), k * k, some).reshape(k, k)
+        counts.append(count)
     return counts
+
+
+def no_events(rules: Rules) -> list[Ints]:
+    """The counts of no rows."""
+    sizes, pairs = [loss.n_actions for loss in rules.losses.losses], len(rules.pairs)
+    return [np.zeros((pairs, k, k), np.int64) for k in sizes]
 
 
 @dataclass(frozen=True)
@@ -154,7 +203,7 @@ def scan(
     if everywhere:
         return BlockScan(event_counts(events, rules.losses, block.w), block, (actions, events))
     index = active(block, events, rules)
-    chosen = [a.take(index, axis=1) for a in actions], events.take(index, axis=1)
+    chosen = [a.take(index, axis=1) for a in actions], events.take(index, axis=2)
     # for Reconcile rows are chosen by their scores; else every event is among the chosen
     kept = block.take(index)
     seen, w = (events, block.w) if rules.gap is not None else (chosen[1], kept.w)

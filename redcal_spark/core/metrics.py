@@ -11,14 +11,19 @@ import numpy as np
 
 from redcal_spark.core.additive import Additive
 from redcal_spark.core.blocks import Block, label_rows
+from redcal_spark.core.events import pairs_of
 from redcal_spark.core.fixed_point import BITS, ONE, Grid, Ints, sum_of_squares
 from redcal_spark.core.kernel import (
     Classified,
+    Events,
+    Index,
     Rules,
-    beyond_gap,
+    apart,
     chunks,
     classify,
     event_counts,
+    gap_counts,
+    no_events,
     respond,
 )
 from redcal_spark.core.losses import LossFamily
@@ -36,21 +41,25 @@ class Totals(Additive):
 
     rows: the sum of the weights, where rows have weights: all else counts them so, too.
     brier: per model the sum of squared errors, in units of 2^-52.
-    pairs, events: per loss, a1 x a2: rows with these best responses, rows in this event.
+    pairs, events: per loss, pair x a1 x a2: rows on which a pair of models has these best
+    responses, rows in this event. apart, in_event: per loss, rows on which not all models have the
+    same best response, and rows in an event of some pair.
     labels, scores: per model, cell x class. optimum: the same for the actions that know y.
-    gaps: per coordinate, rows on which the models differ beyond Reconcile's alpha.
-    pair_labels: only for an audit, per loss, a1 x a2 x class: label sums by both best responses.
-    Empty for a loss that is too large for it.
+    gaps: pair x coordinate, rows on which a pair differs beyond Reconcile's alpha.
+    pair_labels: only for an audit, per loss, pair x a1 x a2 x class: label sums by both best
+    responses. Empty for a loss that is too large for it.
     paired: only of holdout rows in a history: what the patches so far changed, row by row.
     weights: what a scan saw of them; None where every row counts once.
     """
 
     rows: int
-    brier: tuple[int, int]
+    brier: tuple[int, ...]
     pairs: tuple[Ints, ...]
     events: tuple[Ints, ...]
-    labels: tuple[Ints, Ints]
-    scores: tuple[Ints, Ints]
+    apart: Ints
+    in_event: Ints
+    labels: tuple[Ints, ...]
+    scores: tuple[Ints, ...]
     optimum: Ints
     gaps: Ints
     pair_labels: tuple[Ints, ...] = ()
@@ -78,15 +87,20 @@ class Totals(Additive):
         """Sums of y - f, cell x class."""
         return self.labels[model - 1] - self.scores[model - 1]
 
+    def taken(self, loss: int, model: int) -> Ints:
+        """Rows by the action that a model takes: the first models are paired with model 1."""
+        one, others = self.pairs[loss][0], self.pairs[loss][max(model - 2, 0)]
+        rows: Ints = one.sum(axis=1) if model == 1 else others.sum(axis=0)
+        return rows
+
     @classmethod
-    def none(cls, losses: LossFamily, d: int) -> Totals:
+    def none(cls, rules: Rules, d: int) -> Totals:
         """The totals of no rows."""
-        squares = [np.zeros((x.n_actions, x.n_actions), np.int64) for x in losses.losses]
-        cells = np.zeros((losses.n_cells, d), np.int64)
-        two = (cells, cells)
-        return cls(
-            0, (0, 0), tuple(squares), tuple(squares), two, two, cells, np.zeros(d, np.int64)
-        )
+        losses, squares = rules.losses, tuple(no_events(rules))
+        cells, each = np.zeros((losses.n_cells, d), np.int64), np.zeros(len(losses), np.int64)
+        models, brier = (cells,) * rules.models, (0,) * rules.models
+        gaps = np.zeros((len(rules.pairs), d), np.int64)
+        return cls(0, brier, squares, squares, each, each, models, models, cells, gaps)
 
 
 def measure(
@@ -104,38 +118,60 @@ def measure(
     assert block.y is not None
     losses, d, y, w = rules.losses, block.n_classes, block.y, block.w
     actions, events = known or classify(block, rules)
-    gaps = np.zeros(d, np.int64)
-    if rules.gap is not None:
-        beyond = beyond_gap(block, rules)
-        gaps[rules.coordinates] = (
-            np.count_nonzero(beyond, axis=0) if w is None else np.dot(w, beyond)
-        )
-    one, two = (cell_label_sums(a, y, d, losses, w) for a in actions)
+    pairs, different = pair_counts(actions, losses, w)
+    counts = event_counts(events, losses, w) if counts is None else counts
     return Totals(
         block.weight,
-        (brier_sum(block.f1, y, w), brier_sum(block.f2, y, w)),
-        tuple(pair_counts(actions, losses, w)),
-        tuple(event_counts(events, losses, w) if counts is None else counts),
-        (one, two),
-        (
-            cell_score_sums(actions[0], block.f1, losses, w),
-            cell_score_sums(actions[1], block.f2, losses, w),
-        ),
+        tuple(brier_sum(f, y, w) for f in block.f),
+        tuple(pairs),
+        tuple(counts),
+        different,
+        event_rows(events, counts, losses, w),
+        tuple(cell_label_sums(a, y, d, losses, w) for a in actions),
+        tuple(cell_score_sums(a, f, losses, w) for a, f in zip(actions, block.f, strict=True)),
         optimal_label_sums(y, d, losses, w),
-        gaps,
+        gap_counts(block, rules),
         pair_label_sums(actions, y, d, losses, w) if audit else (),
     )
 
 
 def pair_counts(
     actions: Sequence[Actions], losses: LossFamily, w: Ints | None = None
-) -> list[Ints]:
-    """Rows by the actions of both models, per loss."""
-    counts = []
-    for loss, a1, a2 in zip(losses.losses, *actions, strict=True):
-        k = loss.n_actions
-        counts.append(counted(a1.astype(np.intp) * k + a2, k * k, w).reshape(k, k))
-    return counts
+) -> tuple[list[Ints], Ints]:
+    """Rows by the actions of every pair of models, per loss; and those where not all are alike."""
+    pairs = pairs_of(len(actions))
+    counts, differ = [], np.zeros(len(losses), np.int64)
+    for place, loss in enumerate(losses.losses):
+        k, own, some = loss.n_actions, [a[place] for a in actions], w
+        count = np.zeros((len(pairs), k, k), np.int64)
+        if len(pairs) > 1:  # most rows are alike in all pairs: they are counted once
+            different = apart(np.stack(own))
+            alike = counted(own[0], k, w)
+            own, some = [a.take(different) for a in own], None if w is None else w.take(different)
+            alike -= counted(own[0], k, some)
+            count[:, np.arange(k), np.arange(k)] = alike
+        wide = [a.astype(np.intp) for a in own]
+        for pair, (i, j) in enumerate(pairs):
+            both = counted(wide[i - 1] * k + wide[j - 1], k * k, some)
+            count[pair] += both.reshape(k, k)
+        counts.append(count)
+        alone = count[0]
+        if len(pairs) == 1:
+            differ[place] = alone.sum() - np.trace(alone)
+        else:
+            differ[place] = len(own[0]) if some is None else some.sum()
+    return counts, differ
+
+
+def event_rows(
+    events: Events, counts: Sequence[Ints], losses: LossFamily, w: Ints | None = None
+) -> Ints:
+    """Per loss, rows in an event of some pair. counts: rows of every event."""
+    if events.shape[1] == 1:  # a row is in one event of a pair at most
+        return np.array([count.sum() for count in counts], np.int64)
+    in_some = (events != losses.no_event).any(axis=1)
+    rows: Ints = np.count_nonzero(in_some, axis=1).astype(np.int64) if w is None else in_some @ w
+    return rows
 
 
 def brier_sum(f: Grid, y: Grid, w: Ints | None = None) -> int:
@@ -175,26 +211,30 @@ def optimal_label_sums(y: Grid, d: int, losses: LossFamily, w: Ints | None = Non
 def pair_label_sums(
     actions: Sequence[Actions], y: Grid, d: int, losses: LossFamily, w: Ints | None = None
 ) -> tuple[Ints, ...]:
-    """Label sums by the actions of both models, per loss, as far as PAIR_NUMBERS goes."""
-    by_loss, left = [], PAIR_NUMBERS
-    for loss, a1, a2 in zip(losses.losses, *actions, strict=True):
+    """Label sums by the actions of every pair of models, per loss, as far as PAIR_NUMBERS goes."""
+    by_loss, left, pairs = [], PAIR_NUMBERS, pairs_of(len(actions))
+    for place, loss in enumerate(losses.losses):
         k = loss.n_actions
-        if k * k * d > left:
-            by_loss.append(np.zeros((0, 0, d), np.int64))
+        if len(pairs) * k * k * d > left:
+            by_loss.append(np.zeros((0, 0, 0, d), np.int64))
             continue
-        left -= k * k * d
-        pair = a1.astype(np.intp) * k + a2
-        if y.ndim == 1:
-            sums = counted(pair * d + y, k * k * d, w) * ONE
-        else:  # sums of a batch are exact in float64
-            sums = np.stack([summed(pair, y[:, j], k * k, w) for j in range(d)], axis=1)
-        by_loss.append(sums.reshape(k, k, d))
+        left -= len(pairs) * k * k * d
+        own = [a[place].astype(np.intp) for a in actions]
+        both = [_label_sums(own[i - 1] * k + own[j - 1], k * k, y, d, w) for i, j in pairs]
+        by_loss.append(np.stack(both).reshape(len(pairs), k, k, d))
     return tuple(by_loss)
+
+
+def _label_sums(group: Index, groups: int, y: Grid, d: int, w: Ints | None) -> Ints:
+    """Label sums by group."""
+    if y.ndim == 1:
+        return counted(group * d + y, groups * d, w) * ONE
+    return np.stack([summed(group, y[:, j], groups, w) for j in range(d)], axis=1)
 
 
 @dataclass(frozen=True, eq=False)
 class Metrics:
-    """What the totals say, as exact fractions; models are 1 and 2, losses by place.
+    """What the totals say, as exact fractions; models are 1, 2, ..., losses by place.
 
     binary: scores are one column P(1), where that is known.
     """
@@ -206,6 +246,10 @@ class Metrics:
     @property
     def rows(self) -> int:
         return self.totals.rows
+
+    @property
+    def models(self) -> range:
+        return range(1, len(self.totals.brier) + 1)
 
     def brier(self, model: int) -> Fraction:
         """Mean squared error, summed over classes."""
@@ -228,16 +272,15 @@ class Metrics:
         return self.decision_loss(loss, model) - self.optimal_loss(loss)
 
     def disagreement(self, loss: int) -> Fraction:
-        """Share of rows on which the two best responses differ, by whatever margin."""
-        pairs = self.totals.pairs[loss]
-        return Fraction(int(pairs.sum() - np.trace(pairs)), self.rows)
+        """Share of rows on which not all best responses are the same, by whatever margin."""
+        return Fraction(int(self.totals.apart[loss]), self.rows)
 
     def largest_event(self, loss: int) -> Fraction:
         """Mass of the largest disagreement event of a loss."""
         return Fraction(int(self.totals.events[loss].max()), self.rows)
 
     def largest_gap(self) -> Fraction:
-        """For Reconcile: the largest share of rows beyond alpha in one coordinate."""
+        """For Reconcile: the largest share of rows on which a pair is beyond alpha in one class."""
         return Fraction(int(self.totals.gaps.max(initial=0)), self.rows)
 
     def squared_calibration_gaps(self, loss: int, model: int) -> list[Fraction]:

@@ -59,17 +59,24 @@ class OutputNames:
         return [f"{name}_normalised" for name in self.of_model(model)]
 
     @property
+    def _models(self) -> range:
+        return range(1, self.columns.n_models + 1)
+
+    @property
     def raw(self) -> list[str]:
-        return self.of_model(1) + self.of_model(2)
+        return [name for model in self._models for name in self.of_model(model)]
 
     @property
     def scores(self) -> list[str]:
         """The columns of new scores; those that sum to 1 last."""
-        added = [*self.normalised(1), *self.normalised(2)] if self.normalise else []
-        return self.raw + added
+        models = self._models if self.normalise else ()
+        return self.raw + [name for model in models for name in self.normalised(model)]
 
     def action(self, loss: str, model: int, when: str) -> str:
-        return f"{loss}_{model}_{when}{self._tag}"
+        """By the model's name, where it has one."""
+        names = self.columns.model_names
+        called = model if names is None else names[model - 1]
+        return f"{loss}_{called}_{when}{self._tag}"
 
     def agree(self, loss: str) -> str:
         return f"{loss}_agree{self._tag}"
@@ -90,7 +97,7 @@ class OutputNames:
         names = self.scores
         for loss in self.losses.losses:
             for when in ("before", "after"):
-                names += [self.action(loss.name, model, when) for model in (1, 2)]
+                names += [self.action(loss.name, model, when) for model in self._models]
             names.append(self.agree(loss.name))
         names.append(self.touched)
         if self.roles:
@@ -198,27 +205,29 @@ def added(
     valid, rows = reading.valid, None
     done = replay(reading.block, rules, log)
     touched = [t & valid for t in done.touched]
+    models = range(1, len(touched) + 1)
     if names.touched_only:  # nothing more is computed of the others
-        rows = np.flatnonzero(touched[0] | touched[1])
+        rows = np.flatnonzero(np.logical_or.reduce(touched))
         batch = batch.select(names.decide(roles)).take(pa.array(rows))
         done, valid = done.take(rows), valid[rows]
         touched = [t[rows] for t in touched]
     arrays: dict[str, pa.Array] = {}
-    for model in (1, 2):
+    for model in models:
         columns = _scores(batch, layout, model, done.f[model - 1], touched[model - 1], valid)
         arrays.update(zip(names.of_model(model), columns, strict=True))
-    for model in (1, 2) if names.normalise else ():
+    for model in models if names.normalise else ():
         columns = normalised(done.f[model - 1], valid, layout.forms[model - 1])
         arrays.update(zip(names.normalised(model), columns, strict=True))
     for place, loss in enumerate(names.losses.losses):
         called = pa.array(loss.actions, pa.string())
         for when, actions in (("before", done.before), ("after", done.after)):
-            for model in (1, 2):
+            for model in models:
                 index = pa.array(actions[model - 1][place].astype(np.int32), mask=_unless(valid))
                 arrays[names.action(loss.name, model, when)] = called.take(index)
-        same = done.after[0][place] == done.after[1][place]
+        first, *others = (after[place] for after in done.after)
+        same = np.logical_and.reduce([first == other for other in others])
         arrays[names.agree(loss.name)] = pa.array(same, mask=_unless(valid))
-    arrays[names.touched] = pa.array(touched[0] | touched[1])
+    arrays[names.touched] = pa.array(np.logical_or.reduce(touched))
     if names.roles:
         arrays[names.split] = roles.column(batch, valid)
     if skip:

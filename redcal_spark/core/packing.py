@@ -7,6 +7,7 @@ import struct
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple
+from itertools import count, takewhile
 from typing import Any
 
 import numpy as np
@@ -69,7 +70,8 @@ def unpack(packed: Any) -> tuple[dict[str, Any], dict[str, Array]]:
 
 def packed_parts(block: Block) -> list[Any]:
     """A block in pieces of bytes, to be written one after another."""
-    arrays = {name: getattr(block, name) for name in ("f1", "f2", "y", "w")}
+    arrays: dict[str, Any] = {f"f{i}": f for i, f in enumerate(block.f, 1)}
+    arrays |= {"y": block.y, "w": block.w}
     return _parts({}, {name: array for name, array in arrays.items() if array is not None})
 
 
@@ -79,7 +81,8 @@ def pack_block(block: Block) -> bytes:
 
 def unpack_block(packed: Any) -> Block:
     _, arrays = unpack(packed)
-    return Block(arrays["f1"], arrays["f2"], arrays.get("y"), arrays.get("w"))
+    models = takewhile(arrays.__contains__, (f"f{i}" for i in count(1)))
+    return Block(tuple(arrays[name] for name in models), arrays.get("y"), arrays.get("w"))
 
 
 def gathered_parts(gathered: ScanResult) -> tuple[dict[str, Any], dict[str, Array]]:

@@ -25,8 +25,6 @@ from redcal_spark.core.patches import Patch, full_phi
 from redcal_spark.core.responses import Actions
 from redcal_spark.core.rows import Rows
 
-MODELS = 2
-
 _HALF = 13
 
 
@@ -71,10 +69,10 @@ def brier_ranges(cut: Sequence[Sequence[Patch]], d: int, binary: bool) -> list[R
     A score moves by c at most, the sum of |phi| so far and never beyond the box; its square then
     changes by c (2 - c) at most.
     """
-    moved: list[Ints] = [np.zeros(d, np.int64) for _ in range(MODELS)]
+    moved: dict[int, Ints] = {}
     ranges = []
     for segment in cut:
-        own = moved[segment[0].model - 1]
+        own = moved.setdefault(segment[0].model, np.zeros(d, np.int64))
         for patch in segment:
             own += np.abs(np.array(full_phi(patch, d, binary), np.int64))
         c = np.minimum(own, ONE)
@@ -117,10 +115,10 @@ class Paired(Additive):
     brier: tuple[Moments, ...]
 
     @classmethod
-    def nothing(cls, vectors: bool, losses: int) -> Paired:
+    def nothing(cls, vectors: bool, losses: int, models: int) -> Paired:
         """What no patch changed."""
         row = (Moments(),) * losses
-        return cls(vectors, (row,) * MODELS, (row,) * MODELS, (Moments(),) * MODELS)
+        return cls(vectors, (row,) * models, (row,) * models, (Moments(),) * models)
 
     def _merged(self, other: Paired, how: Callable[[Any, Any], Any]) -> Paired:
         if self.vectors != other.vectors:
@@ -135,10 +133,10 @@ class Pairing:
         """heaviest: the largest weight of all holdout rows, here or elsewhere."""
         assert block.y is not None
         self._heaviest = heaviest
-        self._f: tuple[Grid, Grid] = (block.f1, block.f2)  # `rows` has copies
+        self._f = block.f  # `rows` has copies
         self._first = [actions.copy() for actions in rows.actions]
         self._start: list[Actions] | None = None  # when the first round started
-        self._within = [NOWHERE] * MODELS
+        self._within = [NOWHERE] * len(block.f)
 
     def change(
         self,
@@ -179,7 +177,7 @@ class Pairing:
             )
 
         def own(moments: Any, nothing: Any) -> Any:
-            return tuple(moments if k == i else nothing for k in range(MODELS))
+            return tuple(moments if k == i else nothing for k in range(len(self._f)))
 
         whole = against(self._first)
         rounds = none = (Moments(),) * len(losses)

@@ -9,10 +9,18 @@ from typing import Any, Literal
 
 import numpy as np
 
-from redcal_spark.core.events import ActionRegion, Direction, Disagreement, Event, ScoreGap
+from redcal_spark.core.events import (
+    ActionRegion,
+    Direction,
+    Disagreement,
+    Event,
+    Pair,
+    ScoreGap,
+)
 from redcal_spark.core.fixed_point import ONE, Grid
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.errors import ModelFileError
+from redcal_spark.settings import MAX_MODELS
 
 Kind = Literal["reconcile", "calibrate", "score"]
 
@@ -21,13 +29,15 @@ Kind = Literal["reconcile", "calibrate", "score"]
 class Patch:
     """One step: `phi` is added to a model's scores on the rows of an event, then clipped to [0, 1].
 
-    The fields are those of the log, in its order. What does not apply is None.
+    The fields are those of the log, in its order. What does not apply is None. other: the model
+    that `model` disagreed with; of the two, a1 is the action of the lower one.
     """
 
     step: int
     round: int | None
     kind: Kind
     model: int
+    other: int | None
     loss: str | None
     a1: int | None
     a2: int | None
@@ -42,20 +52,31 @@ class Patch:
         return np.array(self.phi, dtype=np.int32)
 
     @classmethod
-    def of(cls, event: Event, losses: LossFamily, **others: Any) -> Patch:
-        """A patch that acts on the rows of an event."""
+    def of(cls, event: Event, losses: LossFamily, *, model: int, **others: Any) -> Patch:
+        """A patch of a model that acts on the rows of an event."""
         place: dict[str, Any] = dict.fromkeys(_PLACES) | asdict(event)
         if place["loss"] is not None:
             place["loss"] = losses[place["loss"]].name
+        pair = place.pop("pair", None)
+        other = None if pair is None else sum(pair) - model
         kind = next(kind for kind, its in EVENTS.items() if isinstance(event, its))
-        return cls(kind=kind, **place, **others)
+        return cls(kind=kind, model=model, other=other, **place, **others)
 
     def event(self, losses: LossFamily) -> Event:
         """The rows that the patch acts on; of a calibration within a round, those of its event."""
         place = {name: getattr(self, name) for name in _USED[self.kind]}
         if self.loss is not None:
             place["loss"] = losses.place(self.loss)
+        if self.pair is not None:
+            place["pair"] = self.pair
         return EVENTS[self.kind](**place)
+
+    @property
+    def pair(self) -> Pair | None:
+        """The models that disagreed."""
+        if self.other is None:
+            return None
+        return min(self.model, self.other), max(self.model, self.other)
 
     def to_json(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in FIELDS[:-1]} | {"phi": list(self.phi)}
@@ -73,11 +94,14 @@ class Patch:
         if used is None:
             raise ModelFileError(f"patch {data['step']!r}: unknown kind {data['kind']!r}")
         phi = data["phi"]
-        round = () if data["kind"] == "calibrate" else ("round",)  # it may run everywhere
-        names = {"step", "rows", "model", *round, *used} - {"loss", "direction"}
+        # a calibration may run everywhere, and is of one model alone
+        two = () if data["kind"] == "calibrate" else ("round", "other")
+        names = {"step", "rows", "model", *two, *used} - {"loss", "direction"}
         good = (
             all(_is_whole(data[name]) and data[name] >= 0 for name in names)
-            and data["model"] in (1, 2)
+            and 1 <= data["model"] <= MAX_MODELS
+            and (data["other"] is not None) == bool(two)
+            and (not two or (data["model"] != data["other"] and 1 <= data["other"] <= MAX_MODELS))
             and all(data[name] is None for name in _PLACES - used)
             and (data["round"] is None or isinstance(data["round"], int))
             and ("loss" not in used or isinstance(data["loss"], str))
@@ -98,8 +122,18 @@ EVENTS: dict[Kind, type[Event]] = {
     "calibrate": ActionRegion,
     "score": ScoreGap,
 }
-_USED = {kind: {field.name for field in fields(event)} for kind, event in EVENTS.items()}
+_USED = {kind: {f.name for f in fields(event)} - {"pair"} for kind, event in EVENTS.items()}
 _PLACES: set[str] = set().union(*_USED.values())
+
+
+def _of_two(entry: Any) -> Any:
+    """An entry as releases that knew two models only wrote it, with `other` where it belongs."""
+    if not isinstance(entry, Mapping) or list(entry) != [f for f in FIELDS if f != "other"]:
+        return entry  # refused by its fields
+    given, model = dict(entry), entry["model"]
+    known = entry["kind"] != "calibrate" and model in (1, 2)
+    given["other"] = 3 - model if known else None
+    return {name: given[name] for name in FIELDS}
 
 
 def _is_whole(x: Any) -> bool:
@@ -111,12 +145,16 @@ class PatchLog(tuple[Patch, ...]):
 
     __slots__ = ()
 
-    def to_json(self) -> list[dict[str, Any]]:
-        return [patch.to_json() for patch in self]
+    def to_json(self, others: bool = True) -> list[dict[str, Any]]:
+        """others: with `other`, which releases that knew two models only had not."""
+        log = [patch.to_json() for patch in self]
+        for entry in log if not others else ():
+            del entry["other"]
+        return log
 
     @classmethod
-    def from_json(cls, data: Iterable[Mapping[str, Any]]) -> PatchLog:
-        log = cls(Patch.from_json(entry) for entry in data)
+    def from_json(cls, data: Iterable[Mapping[str, Any]], others: bool = True) -> PatchLog:
+        log = cls(Patch.from_json(entry if others else _of_two(entry)) for entry in data)
         for place, patch in enumerate(log):
             if patch.step != place:
                 raise ModelFileError(f"the patch at place {place} says step {patch.step}")

@@ -47,7 +47,7 @@ class Problem:
         return None if self.columns.classes is None else len(self.columns.classes)
 
     def rules(self, binary: bool) -> Rules:
-        return rules_of(self.parameters, self.losses, binary)
+        return rules_of(self.parameters, self.losses, binary, self.columns.n_models)
 
     def fitting_rules(self, layout: Layout) -> Rules:
         """What fitting needs: for Reconcile no losses."""
@@ -109,13 +109,14 @@ def _none_left(gathered: ScanResult) -> str:
     return text
 
 
-def rules_of(parameters: Parameters, losses: LossFamily, binary: bool) -> Rules:
+def rules_of(parameters: Parameters, losses: LossFamily, binary: bool, models: int) -> Rules:
     """Thresholds as integers. Reconcile's alpha is of probability: its events count any margin."""
     alpha = Fraction(0) if parameters.alpha is None else exact(parameters.alpha)
     if parameters.reconciles_scores:
         thresholds = tuple(loss.threshold(Fraction(0)) for loss in losses.losses)
-        return Rules(losses, thresholds, int(alpha * (1 << BITS) // 1), binary)
-    return Rules(losses, tuple(loss.threshold(alpha) for loss in losses.losses), None, binary)
+        return Rules(losses, thresholds, int(alpha * (1 << BITS) // 1), binary, models)
+    thresholds = tuple(loss.threshold(alpha) for loss in losses.losses)
+    return Rules(losses, thresholds, None, binary, models)
 
 
 def few_rows(parameters: Parameters, rows: int) -> str | None:

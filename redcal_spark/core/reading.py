@@ -135,10 +135,10 @@ def read(
 ) -> Reading:
     """A batch as rows on the grid. `start`: the number of its first row, if known, for messages."""
     reader = _Reader(batch, layout, problems, start)
-    f1, f2 = reader.scores(1), reader.scores(2)
+    f = tuple(reader.scores(model) for model in range(1, layout.columns.n_models + 1))
     y, labelled = reader.labels()
     w = reader.weights(labelled)
-    return Reading(Block(f1, f2, y, w), reader.valid, labelled, reader.off_sum)
+    return Reading(Block(f, y, w), reader.valid, labelled, reader.off_sum)
 
 
 def with_label(batch: pa.RecordBatch, layout: Layout) -> Mask:

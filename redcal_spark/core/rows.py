@@ -21,9 +21,9 @@ from redcal_spark.core.responses import Actions
 class Rows:
     """The rows of a block under patching: scores, best responses and events kept up to date.
 
-    f: the scores of both models, int32, n x d, which patches change: copies, unless the block is
+    f: the scores of every model, int32, n x d, which patches change: copies, unless the block is
     our `own`.
-    actions: per model, loss x row. events: loss x row, a1 * K + a2, or the losses' `no_event`.
+    actions: per model, loss x row. events: loss x pair x row, as the kernel has them.
     touched: per model, the rows that some patch acted on.
     """
 
@@ -38,7 +38,7 @@ class Rows:
         self.rules = rules
         self.y = block.y
         self.w = block.w
-        self.f: list[Grid] = [f if own else f.copy() for f in (block.f1, block.f2)]
+        self.f: list[Grid] = [f if own else f.copy() for f in block.f]
         self.actions, self.events = classified or classify(block, rules)
         self.touched = [np.zeros(block.rows, np.bool_) for _ in self.f]
         self.frozen: Index | None = None
@@ -55,23 +55,23 @@ class Rows:
 
     def current(self, rows: Index | slice = slice(None)) -> Block:
         """The rows with their scores as patched so far."""
-        return Block(self.f[0], self.f[1], self.y, self.w).take(rows)
+        return Block(tuple(self.f), self.y, self.w).take(rows)
 
     def take(self, rows: Index) -> Rows:
         """A copy of some rows, to be patched on its own."""
-        classified = [a[:, rows] for a in self.actions], self.events[:, rows]
+        classified = [a[:, rows] for a in self.actions], self.events[:, :, rows]
         return Rows(self.current(rows), self.rules, classified, own=True)
 
     @classmethod
     def of_model(cls, block: Block, rules: Rules, model: int, *, own: bool) -> Rows:
-        """Rows on which one model is patched and asked for; of the other nothing is known.
+        """Rows on which one model is patched and asked for; of the others nothing is known.
 
         own: nothing will be patched, or the block is ours.
         """
-        scores = block.f1 if model == 1 else block.f2
+        scores = block.f[model - 1]
         actions = respond(scores.astype(np.float64), rules.losses)
-        nowhere = np.empty((0, block.rows), rules.losses.event_type)
-        rows = cls(block, rules, ([actions, actions], nowhere), own=True)
+        nowhere = np.empty((0, 0, block.rows), rules.losses.event_type)
+        rows = cls(block, rules, ([actions] * len(block.f), nowhere), own=True)
         if not own:
             rows.f[model - 1] = scores.copy()
         return rows
@@ -88,23 +88,24 @@ class Rows:
             copies = buffers.array(name, tuple(shape), arrays[0].dtype)
             for array, rows, end in zip(arrays, index, ends, strict=True):
                 there = slice(end - len(rows), end)
-                out = copies[:, there] if axis else copies[there]
+                out = copies[..., there] if axis else copies[there]
                 array.take(rows, axis, out, mode="clip")  # by other modes there would be a copy
             return copies
 
         y = None if parts[0].y is None else taken("y", [part.y for part in parts])
         w = None if parts[0].w is None else taken("w", [part.w for part in parts])
-        f1, f2 = (taken(f"f{i}", [part.f[i] for part in parts]) for i in range(2))
-        actions = [taken(f"a{i}", [part.actions[i] for part in parts], 1) for i in range(2)]
-        events = taken("events", [part.events for part in parts], 1)
-        return cls(Block(f1, f2, y, w), parts[0].rules, (actions, events), own=True)
+        models = range(len(parts[0].f))
+        f = tuple(taken(f"f{i}", [part.f[i] for part in parts]) for i in models)
+        actions = [taken(f"a{i}", [part.actions[i] for part in parts], 1) for i in models]
+        events = taken("events", [part.events for part in parts], 2)
+        return cls(Block(f, y, w), parts[0].rules, (actions, events), own=True)
 
     def put(self, rows: Index, other: Rows, part: slice, models: Sequence[int]) -> None:
         """Write rows back to where `take` had them from, after patches of these models."""
         for i in (model - 1 for model in models):
             _put_rows(self.f[i], rows, other.f[i][part])
             self.actions[i][:, rows] = other.actions[i][:, part]
-        self.events[:, rows] = other.events[:, part]
+        self.events[:, :, rows] = other.events[:, :, part]
 
     def release(self) -> None:
         """The frozen rows were brought up to date from outside: nothing is frozen or stale."""
@@ -115,7 +116,8 @@ class Rows:
     def in_event(self, event: Disagreement) -> Index:
         self.settle()
         k = self.rules.losses[event.loss].n_actions
-        return np.flatnonzero(self.events[event.loss] == event.a1 * k + event.a2)
+        codes = self.events[event.loss, self.rules.pairs.index(event.pair)]
+        return np.flatnonzero(codes == event.a1 * k + event.a2)
 
     def acted_on(self, patch: Patch) -> Index:
         """The rows that a patch acts on; if it calibrates, of the frozen event or of all rows."""
@@ -124,7 +126,7 @@ class Rows:
             return self.in_event(event)
         if isinstance(event, ScoreGap):
             assert self.rules.gap is not None
-            one, two = (f[:, event.coordinate] for f in self.f)
+            one, two = (self.f[model - 1][:, event.coordinate] for model in event.pair)
             above = one - two if event.direction == ">" else two - one
             return np.flatnonzero(above > self.rules.gap)
         actions = self.actions[patch.model - 1][event.loss]
@@ -145,7 +147,7 @@ class Rows:
     def settle(self) -> None:
         """Let events follow the scores again: only between rounds, for inside one E is frozen."""
         if self._stale is not None and len(self.rules.losses):
-            _, self.events[:, self._stale] = classify(self.current(self._stale), self.rules)
+            _, self.events[:, :, self._stale] = classify(self.current(self._stale), self.rules)
         self._stale = None
 
     # --- patching ----------------------------------------------------------------------------
@@ -232,13 +234,13 @@ def replay(block: Block, rules: Rules, log: Sequence[Patch]) -> Replayed:
         index = np.arange(block.rows)
     else:
         index = active(block, events, rules)
-    known = [a.take(index, axis=1) for a in before], events.take(index, axis=1)
+    known = [a.take(index, axis=1) for a in before], events.take(index, axis=2)
     rows = Rows(block.take(index), rules, known, own=True)
     for patch in log:
         rows.apply(patch)
-    f, after = [block.f1.copy(), block.f2.copy()], [a.copy() for a in before]
+    f, after = [own.copy() for own in block.f], [a.copy() for a in before]
     touched = [np.zeros(block.rows, np.bool_) for _ in f]
-    for i in range(2):
+    for i in range(len(f)):
         f[i][index] = rows.f[i]
         after[i][:, index] = rows.actions[i]
         touched[i][index] = rows.touched[i]

@@ -69,9 +69,7 @@ class ScanResult:
 
     @classmethod
     def nothing(cls, rules: Rules, d: int) -> ScanResult:
-        return cls(
-            SplitResult(Totals.none(rules.losses, d)), SplitResult(Totals.none(rules.losses, d))
-        )
+        return cls(SplitResult(Totals.none(rules, d)), SplitResult(Totals.none(rules, d)))
 
     @property
     def parts(self) -> dict[str, SplitResult]:
@@ -132,7 +130,7 @@ class Scanner:
         """Rows that an earlier scan kept all of, by the rules of this one."""
         parts = []
         for old in (known.fit, known.holdout):
-            part = SplitResult(Totals.none(self.rules.losses, self.layout.n_classes))
+            part = SplitResult(Totals.none(self.rules, self.layout.n_classes))
             for block in old.active:
                 part.merge(self._scanned(block))
             parts.append(part)

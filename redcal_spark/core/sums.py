@@ -106,20 +106,20 @@ def cell_label_sums(
 
 @dataclass(frozen=True, eq=False)
 class Sums(Additive):
-    """Label sums and score sums of both models over a set of rows."""
+    """Label sums and score sums (model x class) over a set of rows."""
 
     labels: Ints
-    scores_1: Ints
-    scores_2: Ints
+    scores: Ints
 
     def residual(self, model: int) -> Ints:
-        return self.labels - (self.scores_1 if model == 1 else self.scores_2)
+        residual: Ints = self.labels - self.scores[model - 1]
+        return residual
 
 
 def sums(block: Block) -> Sums:
     assert block.y is not None
-    labels, w = label_sums(block.y, block.n_classes, block.w), block.w
-    return Sums(labels, score_sums(block.f1, None, w), score_sums(block.f2, None, w))
+    labels = label_sums(block.y, block.n_classes, block.w)
+    return Sums(labels, np.stack([score_sums(f, None, block.w) for f in block.f]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,25 +198,47 @@ def _patched(rows: Rows, patch: Patch) -> Residuals:
 
 
 @dataclass(frozen=True, eq=False)
-class GapSums(Sums):
-    """For Reconcile: the sums beyond the gap and how many rows, [side, coordinate].
+class GapSums(Additive):
+    """For Reconcile: the sums beyond the gap and how many rows, [pair, side, coordinate].
 
-    Side 0 is '>', side 1 is '<'.
+    Side 0 is '>', side 1 is '<'. scores: of both models of the pair, [model, pair, side,
+    coordinate].
     """
 
+    labels: Ints
+    scores: Ints
     rows: Ints
+
+    @property
+    def residuals(self) -> Ints:
+        """Sums of y - f, as `scores`."""
+        return self.labels - self.scores
+
+    @classmethod
+    def none(cls, pairs: int, n_classes: int) -> GapSums:
+        shape = (pairs, 2, n_classes)
+        return cls(*(np.zeros(s, np.int64) for s in (shape, (2, *shape), shape)))
 
 
 def gap_sums(block: Block, rules: Rules, coordinates: Iterable[int]) -> GapSums:
     """The sums for some coordinates; the others stay 0."""
     assert rules.gap is not None and block.y is not None
-    rows, labels, one, two = (np.zeros((2, block.n_classes), np.int64) for _ in range(4))
+    total = GapSums.none(len(rules.pairs), block.n_classes)
     for j in coordinates:
-        f1, f2 = block.f1[:, j], block.f2[:, j]
         y = block.y[:, j] if block.y.ndim == 2 else (block.y == j).astype(np.int64) * ONE
-        weighted = [x if block.w is None else x * block.w for x in (y, f1, f2)]
-        for side, over in enumerate((f1 - f2 > rules.gap, f2 - f1 > rules.gap)):
-            rows[side, j] = np.count_nonzero(over) if block.w is None else block.w.sum(where=over)
-            for sums, x in zip((labels, one, two), weighted, strict=True):
-                sums[side, j] = x.sum(where=over, dtype=np.int64)
-    return GapSums(labels, one, two, rows)
+        columns = [np.ascontiguousarray(f[:, j]) for f in block.f]
+        weighted = columns
+        if block.w is not None:
+            y, weighted = y * block.w, [f * block.w for f in columns]
+        for pair, (one, two) in enumerate(rules.pairs):
+            f1, f2 = columns[one - 1], columns[two - 1]
+            for side, over in enumerate((f1 - f2 > rules.gap, f2 - f1 > rules.gap)):
+                here = pair, side, j
+                total.rows[here] = (
+                    np.count_nonzero(over) if block.w is None else block.w.sum(where=over)
+                )
+                total.labels[here] = y.sum(where=over, dtype=np.int64)
+                for which, model in enumerate((one, two)):
+                    f = weighted[model - 1]
+                    total.scores[which, *here] = f.sum(where=over, dtype=np.int64)
+    return total

@@ -1,12 +1,17 @@
-"""The audit: how much two models disagree and what that costs, before anything is changed."""
+"""The audit: how much the models disagree and what that costs, before anything is changed."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
+from math import ceil
 from typing import Any
 
+import numpy as np
+
+from redcal_spark.core.columns import Columns
+from redcal_spark.core.events import Pair, pairs_of
 from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.fixed_point import BITS
 from redcal_spark.core.history import Point, before_and_after
@@ -29,7 +34,7 @@ def audit_rows(problem: Problem, gathered: ScanResult) -> dict[str, Any]:
     """Of all labelled rows; what there is to fix is counted on the fitting ones."""
     everything = Metrics(gathered.fit.totals + gathered.holdout.totals, problem.losses)
     to_mend = to_fix(Metrics(gathered.fit.totals, problem.losses), problem.parameters)
-    found = audit(everything, problem.columns.classes) | {"to_fix": to_mend}
+    found = audit(everything, problem.columns) | {"to_fix": to_mend}
     if "weights" in found:
         found["weights"] |= {"weightless_rows": gathered.weightless}
     return found
@@ -43,9 +48,10 @@ def audits(pair: Fitted, histories: Mapping[str, Sequence[Point]]) -> dict[str, 
     """
 
     def small(metrics: Metrics) -> dict[str, Any]:
-        data = audit(metrics, pair.columns.classes)
+        data = audit(metrics, pair.columns)
         for loss in data["losses"]:
-            del loss["pairs"], loss["costs_known"]
+            for each in loss.get("by_pair", [loss]):
+                del each["pairs"], each["costs_known"]
         return data
 
     stages = before_and_after(histories, pair.losses)
@@ -55,12 +61,13 @@ def audits(pair: Fitted, histories: Mapping[str, Sequence[Point]]) -> dict[str, 
     }
 
 
-def audit(metrics: Metrics, classes: Sequence[str] | None = None) -> dict[str, Any]:
+def audit(metrics: Metrics, columns: Columns | None = None) -> dict[str, Any]:
     """Plain data, ready for `json.dumps`. Floats are for people; integers and texts are exact.
 
     rows: labelled rows that were looked at; where they have weights, the sum of these.
     weights: only then, {rows, largest, effective}: the rows with a weight above 0, the largest
     weight in units, and how many rows of equal weight would say as much.
+    models: their names, only where users gave them names.
     brier, brier_sums: per model, the mean squared error over all classes (of one column P(1) twice
     the usual one) and its sum in units of 2^-52, as text.
     intervals: what the intervals below are, in words.
@@ -69,7 +76,7 @@ def audit(metrics: Metrics, classes: Sequence[str] | None = None) -> dict[str, A
         loss, actions: their names.
         decision_loss, loss_gap: per model, the mean cost and what of it is above optimal_loss,
         that of the actions that know the label; decision_loss_exact, optimal_loss_exact: "a/b".
-        disagreement, disagreement_rows: where the two actions differ, by whatever margin.
+        disagreement, disagreement_rows: where not all actions are the same, by whatever margin.
         largest_event, largest_event_rows: the largest disagreement beyond alpha.
         calibration_gap: per model, the largest gap below.
         calibration: {model, action, rows, mass, gap, low, high, squared_gap_exact}: the norm of
@@ -83,13 +90,18 @@ def audit(metrics: Metrics, classes: Sequence[str] | None = None) -> dict[str, A
         the first to the second, with its interval; right: the model with the cheaper action, or
         null; sure: the interval leaves no doubt of it. These are null where costs_known is false:
         for a loss of too many actions and classes, and where rows were not read for an audit.
+    Of more than two models, coordinates have `models`, the two that they are of, and a loss has
+    by_pair instead of rows, event_rows, costs_known and pairs: per pair of models {models,
+    disagreement, disagreement_rows, largest_event, largest_event_rows} and these; `right` is then
+    one of the two models.
     """
+    classes, names = (None, None) if columns is None else (columns.classes, columns.model_names)
     weights = metrics.totals.weights
-    more = {} if weights is None else {"weights": _weights(metrics)}
     return {
         "rows": metrics.rows,
-        **more,
-        "brier": [float(metrics.brier(m)) for m in (1, 2)],
+        **({} if weights is None else {"weights": _weights(metrics)}),
+        **({} if names is None else {"models": list(names)}),
+        "brier": [float(metrics.brier(m)) for m in metrics.models],
         "brier_sums": [str(total) for total in metrics.totals.brier],
         "intervals": INTERVALS,
         "coordinates": list(_coordinates(metrics, classes)),
@@ -111,24 +123,26 @@ def to_fix(metrics: Metrics, parameters: Parameters) -> dict[str, Any]:
     event_rows: per loss, the rows in such events, each once.
     calibrations: for Decision Calibration everywhere, {loss, action, model, gap} beyond beta.
     coordinates: for Reconcile, {coordinate, rows, mass} with a mass of eta or more.
+    Of more than two models, events and coordinates have `models`, the two that they are of, and
+    event_rows is null: a row may be in events of several pairs.
     """
     n, losses = metrics.rows, metrics.losses
-    resolved = parameters.resolve(int(metrics.totals.effective), len(metrics.totals.gaps))
+    resolved = parameters.resolve(int(metrics.totals.effective), metrics.totals.gaps.shape[1])
     least = None if resolved.eta is None else resolved.eta * n
     events: list[dict[str, Any]] = []
     calibrations: list[dict[str, Any]] = []
     coordinates: list[dict[str, Any]] = []
     if least is not None and parameters.reconciles_decisions:
         for loss, counts in zip(losses.losses, metrics.totals.events, strict=True):
-            for a1, line in enumerate(counts.tolist()):
-                for a2, rows in enumerate(line):
-                    if rows >= least:
-                        event = {"loss": loss.name, "a1": a1, "a2": a2}
-                        events.append(event | {"rows": rows, "mass": rows / n})
+            large = np.moveaxis(counts >= max(1, ceil(least)), 0, 2)  # in the order of ties
+            for a1, a2, pair in np.argwhere(large).tolist():
+                rows = int(counts[pair, a1, a2])
+                event = {"loss": loss.name, **_whose(metrics, pair), "a1": a1, "a2": a2}
+                events.append(event | {"rows": rows, "mass": rows / n})
         events.sort(key=lambda event: -event["rows"])  # stable: ties stay in their order
     if parameters.calibrates_everywhere:
         assert resolved.beta is not None
-        for model in (1, 2):
+        for model in metrics.models:
             for place, loss in enumerate(losses.losses):
                 for action, square in enumerate(metrics.squared_calibration_gaps(place, model)):
                     if square > resolved.beta**2:
@@ -136,8 +150,9 @@ def to_fix(metrics: Metrics, parameters: Parameters) -> dict[str, Any]:
                         calibrations.append(choice | {"gap": root(square)})
     if least is not None and parameters.reconciles_scores:
         coordinates = [
-            {"coordinate": j, "rows": rows, "mass": rows / n}
-            for j, rows in enumerate(metrics.totals.gaps.tolist())
+            _whose(metrics, pair) | {"coordinate": j, "rows": rows, "mass": rows / n}
+            for pair, line in enumerate(metrics.totals.gaps.tolist())
+            for j, rows in enumerate(line)
             if rows >= least
         ]
     return {
@@ -150,24 +165,34 @@ def to_fix(metrics: Metrics, parameters: Parameters) -> dict[str, Any]:
         "event_rows": {
             loss.name: sum(event["rows"] for event in events if event["loss"] == loss.name)
             for loss in losses.losses
-        },
+        }
+        if len(metrics.models) == 2
+        else None,
         "calibrations": calibrations,
         "coordinates": coordinates,
     }
 
 
 def _coordinates(metrics: Metrics, classes: Sequence[str] | None) -> Iterator[dict[str, Any]]:
-    for j, rows in enumerate(metrics.totals.gaps.tolist()):
-        if rows:
-            name = None if classes is None else classes[j]
-            yield {"coordinate": j, "class": name, "rows": rows, "mass": rows / metrics.rows}
+    for pair, line in enumerate(metrics.totals.gaps.tolist()):
+        for j, rows in enumerate(line):
+            if rows:
+                name = None if classes is None else classes[j]
+                where = _whose(metrics, pair) | {"coordinate": j, "class": name}
+                yield where | {"rows": rows, "mass": rows / metrics.rows}
+
+
+def _whose(metrics: Metrics, pair: int) -> dict[str, Any]:
+    """The models of a pair, where there are more than two."""
+    models = pairs_of(len(metrics.models))[pair]
+    return {} if len(metrics.models) == 2 else {"models": list(models)}
 
 
 def _loss(metrics: Metrics, place: int) -> dict[str, Any]:
     loss, totals = metrics.losses[place], metrics.totals
-    rows, events = totals.pairs[place], totals.events[place]
-    costs = [metrics.decision_loss(place, model) for model in (1, 2)]
+    costs = [metrics.decision_loss(place, model) for model in metrics.models]
     optimum = metrics.optimal_loss(place)
+    pairs = [_pair(metrics, place, pair) for pair in range(len(totals.pairs[place]))]
     return {
         "loss": loss.name,
         "actions": list(loss.actions),
@@ -179,14 +204,29 @@ def _loss(metrics: Metrics, place: int) -> dict[str, Any]:
         "disagreement": float(metrics.disagreement(place)),
         "disagreement_rows": int(metrics.disagreement(place) * metrics.rows),
         "largest_event": float(metrics.largest_event(place)),
-        "largest_event_rows": int(events.max()),
-        "calibration_gap": [root(metrics.squared_calibration_gap(place, m)) for m in (1, 2)],
+        "largest_event_rows": int(totals.events[place].max()),
+        "calibration_gap": [
+            root(metrics.squared_calibration_gap(place, m)) for m in metrics.models
+        ],
         "calibration": list(_calibration(metrics, place)),
         "by_action": list(_by_action(metrics, place)),
+        **(pairs[0] if len(pairs) == 1 else {"by_pair": pairs}),
+    }
+
+
+def _pair(metrics: Metrics, place: int, pair: int) -> dict[str, Any]:
+    """What one pair of models does under a loss."""
+    rows, events = metrics.totals.pairs[place][pair], metrics.totals.events[place][pair]
+    whose = _whose(metrics, pair)
+    if whose:
+        apart, largest = int(rows.sum() - np.trace(rows)), int(events.max())
+        whose |= {"disagreement": apart / metrics.rows, "disagreement_rows": apart}
+        whose |= {"largest_event": largest / metrics.rows, "largest_event_rows": largest}
+    return whose | {
         "rows": rows.tolist(),
         "event_rows": events.tolist(),
         "costs_known": _pair_labels(metrics, place) is not None,
-        "pairs": _pairs(metrics, place),
+        "pairs": _pairs(metrics, place, pair),
     }
 
 
@@ -195,7 +235,7 @@ def _loss(metrics: Metrics, place: int) -> dict[str, Any]:
 
 def _taken(metrics: Metrics, place: int, model: int) -> list[dict[str, Any]]:
     """Per action of a loss, the rows on which it is the model's."""
-    rows = metrics.totals.pairs[place].sum(axis=2 - model).tolist()
+    rows = metrics.totals.taken(place, model).tolist()
     return [
         {"model": model, "action": action, "rows": count, "mass": count / metrics.rows}
         for action, count in enumerate(rows)
@@ -203,7 +243,7 @@ def _taken(metrics: Metrics, place: int, model: int) -> list[dict[str, Any]]:
 
 
 def _calibration(metrics: Metrics, place: int) -> Iterator[dict[str, Any]]:
-    for model in (1, 2):
+    for model in metrics.models:
         squares = metrics.squared_calibration_gaps(place, model)
         for taken, square in zip(_taken(metrics, place, model), squares, strict=True):
             # the squares of weights add up to the largest times their sum, at most
@@ -233,7 +273,7 @@ def calibration_margin(rows: int, n: int, level: float = LEVEL) -> float:
 
 def _by_action(metrics: Metrics, place: int) -> Iterator[dict[str, Any]]:
     cells, (costs, unit) = metrics.losses.cells(place), metrics.losses[place].whole_costs
-    for model in (1, 2):
+    for model in metrics.models:
         labels = metrics.totals.labels[model - 1][cells].tolist()
         for taken, line, sums in zip(_taken(metrics, place, model), costs, labels, strict=True):
             total = sum(c * y for c, y in zip(line, sums, strict=True))
@@ -249,10 +289,11 @@ def _pair_labels(metrics: Metrics, place: int) -> Any:
     return None if labels is None or not labels.size else labels
 
 
-def _pairs(metrics: Metrics, place: int) -> list[dict[str, Any]]:
-    loss, n = metrics.losses[place], metrics.rows
-    rows, events = (x[place].tolist() for x in (metrics.totals.pairs, metrics.totals.events))
+def _pairs(metrics: Metrics, place: int, which: int) -> list[dict[str, Any]]:
+    loss, n, totals = metrics.losses[place], metrics.rows, metrics.totals
+    rows, events = (x[place][which].tolist() for x in (totals.pairs, totals.events))
     labels, whole = _pair_labels(metrics, place), loss.whole_costs
+    models = pairs_of(len(metrics.models))[which]
     pairs = []
     for a1 in range(loss.n_actions):
         for a2 in range(loss.n_actions):
@@ -261,9 +302,9 @@ def _pairs(metrics: Metrics, place: int) -> list[dict[str, Any]]:
                 pair = {"a1": a1, "a2": a2, "rows": count, "mass": count / n}
                 event = events[a1][a2]
                 pair |= {"event_rows": event, "event_mass": event / n}
-                sums = None if labels is None else labels[a1, a2].tolist()
+                sums = None if labels is None else labels[which, a1, a2].tolist()
                 heaviest = metrics.totals.heaviest
-                pairs.append(pair | _costs(whole, a1, a2, count, sums, heaviest))
+                pairs.append(pair | _costs(whole, a1, a2, count, sums, models, heaviest))
     pairs.sort(key=lambda pair: (-pair["event_rows"], -pair["rows"]))
     return pairs
 
@@ -274,6 +315,7 @@ def _costs(
     a2: int,
     rows: int,
     labels: list[int] | None,
+    models: Pair,
     heaviest: int,
 ) -> dict[str, Any]:
     if labels is None:
@@ -293,7 +335,7 @@ def _costs(
         "difference": difference,
         "low": difference - margin,
         "high": difference + margin,
-        "right": None if one == two else 1 if one < two else 2,
+        "right": None if one == two else models[0] if one < two else models[1],
         "sure": abs(difference) > margin,
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from operator import mul
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,9 @@ import pyarrow as pa
 from redcal_spark.core.arrow import from_numpy, to_arrow
 from redcal_spark.core.blocks import Block
 from redcal_spark.core.columns import Columns, Layout, value_of
+from redcal_spark.core.events import Pair
 from redcal_spark.core.fixed_point import BITS, from_grid
-from redcal_spark.core.kernel import Rules, classify
+from redcal_spark.core.kernel import Rules, beyond_gap, classify
 from redcal_spark.core.losses import Loss
 from redcal_spark.core.parameters import Parameters, Status
 from redcal_spark.core.patches import Patch
@@ -29,14 +31,17 @@ def one_row(columns: Columns, row: Any, model_2: Any = None) -> tuple[pa.Table, 
     """What a user holds of one row as a table, and its columns; an id is not needed.
 
     row: a mapping, a pandas or Spark row, a table of one row; or the scores of model 1, with those
-    of model 2 beside them or as the second of a pair.
+    of model 2 beside them, or the scores of every model as a list or tuple.
     """
+    scores: Sequence[Any] | None = None if model_2 is None else [row, model_2]
     if model_2 is None and isinstance(row, tuple | list) and not hasattr(row, "asDict"):
-        if len(row) != 2:
+        scores, needed = row, columns.n_models
+        if len(row) != needed and needed == 2:
             raise UsageError(f"explain: a pair (scores, scores) is needed, got {len(row)} parts")
-        row, model_2 = row
-    if model_2 is not None:
-        table = from_numpy(columns, _one(row), _one(model_2))
+        if len(row) != needed:
+            raise UsageError(f"explain: the scores of {needed} models are needed, got {len(row)}")
+    if scores is not None:
+        table = from_numpy(columns, [_one(own) for own in scores])
     elif hasattr(row, "asDict"):  # a row of Spark's
         table = _from_mapping(columns, row.asDict())
     elif isinstance(row, Mapping):
@@ -85,8 +90,8 @@ def explain(
     problems = BadRows()
     reading = read(batch, layout, problems, None)
     problems.raise_if_any("the row")
-    given = tuple(_given(batch, layout, model) for model in (1, 2))
-    rows = Rows(Block(reading.block.f1, reading.block.f2), rules)
+    given = tuple(_given(batch, layout, model) for model in range(1, rules.models + 1))
+    rows = Rows(Block(reading.block.f), rules)
     start = state = _state(rows, given)
     steps = []
     for patch in log:
@@ -106,6 +111,7 @@ def explain(
         end=state,
         losses=rules.losses,
         classes=layout.columns.classes,
+        models=layout.columns.model_names,
     )
 
 
@@ -124,36 +130,38 @@ def _given(batch: pa.RecordBatch, layout: Layout, model: int) -> tuple[float, ..
 def _state(rows: Rows, given: Sequence[tuple[float, ...]]) -> State:
     block, rules = rows.current(), rows.rules
     _, events = classify(block, rules)
-    grid = (tuple(rows.f[0][0].tolist()), tuple(rows.f[1][0].tolist()))
+    grid = tuple(tuple(f[0].tolist()) for f in rows.f)
     standings = []
     for place, loss in enumerate(rules.losses.losses):
-        index = int(rows.actions[0][place, 0]), int(rows.actions[1][place, 0])
-        in_event = bool(events[place, 0] != rules.losses.no_event)
-        standings.append(_standing(loss, index, grid, in_event))
+        index = tuple(int(actions[place, 0]) for actions in rows.actions)
+        inside = np.flatnonzero(events[place, :, 0] != rules.losses.no_event).tolist()
+        pairs = tuple(rules.pairs[pair] for pair in inside)
+        standings.append(_standing(loss, index, grid, pairs))
     beyond: tuple[int, ...] = ()
     if rules.gap is not None:
+        far = beyond_gap(block, rules)[0]
         part = range(*rules.coordinates.indices(block.n_classes))
-        beyond = tuple(j for j in part if abs(int(block.f1[0, j] - block.f2[0, j])) > rules.gap)
-    one, two = (
-        tuple(from_grid(rows.f[i][0]).tolist()) if rows.touched[i][0] else given[i]
-        for i in range(2)
+        beyond = tuple(j for j, apart in zip(part, far.tolist(), strict=True) if apart)
+    scores = tuple(
+        tuple(from_grid(f[0]).tolist()) if touched[0] else own
+        for f, touched, own in zip(rows.f, rows.touched, given, strict=True)
     )
-    return State((one, two), grid, tuple(standings), beyond)
+    return State(scores, grid, tuple(standings), beyond)
 
 
 def _standing(
-    loss: Loss, index: tuple[int, int], f: Sequence[Sequence[int]], in_event: bool
+    loss: Loss, index: tuple[int, ...], f: Sequence[Sequence[int]], events: tuple[Pair, ...]
 ) -> Standing:
-    a1, a2 = index
-    contrast = (loss.quantised[a2] - loss.quantised[a1]).tolist()
-    gaps = [sum(c * x for c, x in zip(contrast, row, strict=True)) for row in f]
     unit = 1 << BITS + loss.bits
-    one, two = (tuple(product(loss, a, None, row) for a in index) for row in f)
+    margins = []
+    for own, row in zip(index, f, strict=True):
+        scores = [sum(map(mul, loss.quantised[a].tolist(), row)) for a in index]
+        margins.append(Fraction(max(scores) - scores[index.index(own)], unit))
     return Standing(
         loss.name,
         index,
-        (loss.actions[a1], loss.actions[a2]),
-        (Fraction(gaps[0], unit), Fraction(-gaps[1], unit)),
-        ((one[0], one[1]), (two[0], two[1])),
-        in_event,
+        tuple(loss.actions[a] for a in index),
+        tuple(margins),
+        tuple(tuple(product(loss, a, None, row) for a in index) for row in f),
+        events,
     )

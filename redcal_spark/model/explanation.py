@@ -13,7 +13,6 @@ from redcal_spark.core.parameters import Status
 from redcal_spark.core.patches import Patch
 from redcal_spark.model.row_states import Standing, State, Step, compared, product
 
-MODELS = ("model 1", "model 2")
 NAMED = 3  # losses, classes or actions that a sentence names
 
 
@@ -22,6 +21,7 @@ class Explanation:
     """What a reconciled pair does with one row, and why.
 
     patches: of the log in all; steps: those that touched the row. The end is what `apply` gives.
+    models: their names, if users gave them any.
     """
 
     id: Any
@@ -35,6 +35,13 @@ class Explanation:
     end: State
     losses: LossFamily
     classes: tuple[str, ...] | None
+    models: tuple[str, ...] | None = None
+
+    @property
+    def _called(self) -> Sequence[str]:
+        """What the models are called where nobody says otherwise."""
+        numbered = (f"model {i}" for i in range(1, len(self.start.scores) + 1))
+        return self.models or tuple(numbered)
 
     @property
     def touched(self) -> bool:
@@ -63,7 +70,7 @@ class Explanation:
 
     def _step_to_json(self, step: Step) -> dict[str, Any]:
         data = step.patch.to_json() | {
-            "words": self._words(step, MODELS),
+            "words": self._words(step, self._called),
             "correction": float(step.correction),
         }
         for name, state in (("before", step.before), ("after", step.after)):
@@ -73,8 +80,9 @@ class Explanation:
 
     # --- in words -------------------------------------------------------------------------------
 
-    def sentences(self, models: Sequence[str] = MODELS) -> list[str]:
+    def sentences(self, models: Sequence[str] | None = None) -> list[str]:
         """The journey in words: where it began, each patch, where it ended or why none came."""
+        models = models or self._called
         lines = [f"Before: {_both(self.start, models)}."] if self.start.standings else []
         if not self.steps:
             return [*lines, self._why_untouched(models)]
@@ -95,18 +103,19 @@ class Explanation:
         """The event in words, and how many rows it was fitted on."""
         rows = f"{plural(patch.rows, 'fitting row')} like this"
         own = models[patch.model - 1]
+        first, second = (models[i - 1] for i in patch.pair or (1, 2))
         if patch.kind == "score":
             more = "above" if patch.direction == ">" else "below"
             return (
-                f"{models[0]} has {self._class(patch.coordinate)} more than {self.alpha:g} {more} "
-                f"{models[1]}; {rows}"
+                f"{first} has {self._class(patch.coordinate)} more than {self.alpha:g} {more} "
+                f"{second}; {rows}"
             )
         loss = self._loss(patch)
         under = f"under {loss.name}, " if len(self.losses) > 1 else ""
         if patch.kind == "reconcile":
             assert patch.a1 is not None and patch.a2 is not None
             one, two = called(loss, patch.a1), called(loss, patch.a2)
-            return f"{under}{models[0]} would choose {one}, {models[1]} would choose {two}; {rows}"
+            return f"{under}{first} would choose {one}, {second} would choose {two}; {rows}"
         assert patch.action is not None
         within = "" if patch.round is None else " among those of this round"
         return f"{under}{own} would choose {called(loss, patch.action)}; {rows}{within}"
@@ -185,7 +194,7 @@ class Explanation:
         events = [s for s in self.start.standings if s.in_event]
         apart = [s for s in self.start.standings if not s.agree]
         if events:
-            named = _list([f"{_named(s, 0)} / {_named(s, 1)} ({s.loss})" for s in events])
+            named = _list([_event(s, models) for s in events])
             return (
                 f"{calibrated}it is in the event {named}, which no round chose: only the largest "
                 f"event is chosen, while it has {self.eta:g} of the fitting rows or more"
@@ -195,8 +204,12 @@ class Explanation:
             return f"{calibrated}the models agree{every}, so it is in no event"
         named = _list(
             [
-                f"{s.loss} ({models[0]} by {three_digits(s.margins[0])}, "
-                f"{models[1]} by {three_digits(s.margins[1])})"
+                f"{s.loss} ("
+                + ", ".join(
+                    f"{model} by {three_digits(margin)}"
+                    for model, margin in zip(models, s.margins, strict=True)
+                )
+                + ")"
                 for s in apart
             ]
         )
@@ -233,17 +246,33 @@ def _both(state: State, models: Sequence[str]) -> str:
     apart = [s for s in standings if not s.agree]
     if not apart:
         if alone:
-            return f"both models would choose {_named(standings[0], 0)}"
+            all_of_them = "both" if len(models) == 2 else "all"
+            return f"{all_of_them} models would choose {_named(standings[0], 0)}"
         return f"the models agree under all {len(standings)} losses"
-    texts = [
-        ("" if alone else f"under {s.loss} ")
-        + f"{models[0]} would choose {_named(s, 0)}, {models[1]} would choose {_named(s, 1)}"
-        for s in apart
-    ]
+    texts = [("" if alone else f"under {s.loss} ") + _choices(s, models) for s in apart]
     rest = len(standings) - len(apart)
     losses = plural(rest, "other loss", "other losses")
     others = f"; they agree under {losses}" if rest else ""
     return _list(texts, "; ") + others
+
+
+def _choices(standing: Standing, models: Sequence[str]) -> str:
+    """Who would choose what, action by action."""
+    by_action: dict[int, list[int]] = {}
+    for model, action in enumerate(standing.index):
+        by_action.setdefault(action, []).append(model)
+    return ", ".join(
+        f"{' and '.join(models[i] for i in own)} would choose {_named(standing, own[0])}"
+        for own in by_action.values()
+    )
+
+
+def _event(standing: Standing, models: Sequence[str]) -> str:
+    """The first event of a loss that the row is in; of more than two models, whose it is."""
+    one, two = standing.events[0]
+    whose = "" if len(models) == 2 else f", {models[one - 1]} and {models[two - 1]}"
+    actions = f"{_named(standing, one - 1)} / {_named(standing, two - 1)}"
+    return f"{actions} ({standing.loss}{whose})"
 
 
 def _named(standing: Standing, model: int) -> str:

@@ -21,7 +21,7 @@ Histories = dict[str, list[Point]]
 
 
 def mean_loss(point: Point, losses: LossFamily) -> Fraction:
-    """The mean over losses and both models of the decision loss, each rescaled to [0, 1]."""
+    """The mean over losses and models of the decision loss, each rescaled to [0, 1]."""
     metrics = Metrics(point.totals, losses)
     total = Fraction(0)
     for place, loss in enumerate(losses.losses):
@@ -30,9 +30,9 @@ def mean_loss(point: Point, losses: LossFamily) -> Fraction:
             least = min(cost for row in loss.exact_costs for cost in row)
             labels = sum(point.totals.optimum[losses.cells(place)].sum(axis=0).tolist())
             shift = least * Fraction(labels, point.totals.rows << BITS)
-            for model in (1, 2):
+            for model in metrics.models:
                 total += (metrics.decision_loss(place, model) - shift) / scale
-    return total / (2 * len(losses)) if len(losses) else total
+    return total / (len(metrics.models) * len(losses)) if len(losses) else total
 
 
 def best_prefix(points: Sequence[Point], losses: LossFamily) -> Point:
@@ -106,9 +106,14 @@ def verdict(
         pair, kept["fit"], kept.get("holdout", ()), delta=delta, candidates=candidates
     )
     if not certificate.sound:
-        raise RunError("\n  ".join(["the run contradicts itself:", *failures(certificate)]))
+        raise RunError(
+            "\n  ".join(
+                ["the run contradicts itself:", *failures(certificate, pair.columns.model_names)]
+            )
+        )
     return replace(pair, certificate=certificate), kept
 
 
-def failures(certificate: Certificate) -> list[str]:
-    return [check.line() for check in certificate.violated]
+def failures(certificate: Certificate, models: Sequence[str] | None = None) -> list[str]:
+    """What is violated; models by their names, if they have any."""
+    return [check.line(models) for check in certificate.violated]

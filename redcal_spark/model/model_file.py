@@ -20,8 +20,10 @@ from redcal_spark.core.parameters import Parameters, Status
 from redcal_spark.core.patches import PatchLog
 from redcal_spark.core.weights import Weights
 from redcal_spark.errors import ModelFileError, RedcalError
+from redcal_spark.settings import MAX_MODELS
 
-# A release writes the newest and reads all: 2 added the quantised costs, 3 weights.
+# A release writes the newest and reads all: 2 added the quantised costs, 3 any number of models
+# and weights.
 SCHEMA_VERSION = 3
 READ = (1, 2, 3)
 KIND = "redcal_spark.ReconciledPair"
@@ -48,15 +50,36 @@ def to_json(fitted: Fitted, version: int) -> dict[str, Any]:
         "zero_calibrations": fitted.zero_calibrations,
         "columns": _columns_to_json(fitted.columns, version),
         "losses": fitted.losses.to_json(quantised=version >= 2),
-        "log": fitted.log.to_json(),
+        "log": fitted.log.to_json(others=version >= 3),
     }
 
 
 def _columns_to_json(columns: Columns, version: int) -> dict[str, Any]:
     data: dict[str, Any] = json.loads(json.dumps(asdict(columns)))
-    if version < 3:
-        del data["weight"], data["weight_unit"]
-    return data
+    if version >= 3:
+        return data
+    one, two = data.pop("models")
+    del data["model_names"], data["weight"], data["weight_unit"]
+    return {"model_1": one, "model_2": two} | data
+
+
+def _columns_from_json(data: Mapping[str, Any], version: int) -> Columns:
+    models = data["models"] if version >= 3 else [data["model_1"], data["model_2"]]
+    names = data["model_names"] if version >= 3 else None
+    if not isinstance(models, list) or not 2 <= len(models) <= MAX_MODELS:
+        raise ModelFileError(f"damaged model: models {models!r:.200}")
+    if names is not None and not len(set(names)) == len(names) == len(models):
+        raise ModelFileError(f"damaged model: model_names {names!r:.200}")
+    classes, weight = data["classes"], data["weight"] if version >= 3 else None
+    return Columns(
+        tuple(map(_names, models)),
+        _name(data["label"]),
+        None if data["id"] is None else _name(data["id"]),
+        None if classes is None else tuple(map(_name, classes)),
+        None if names is None else tuple(map(_name, names)),
+        weight=None if weight is None else _name(weight),
+        weight_unit=_unit(data["weight_unit"] if version >= 3 else 1.0),
+    )
 
 
 def _weights_to_json(weights: Weights | None) -> dict[str, Any] | None:
@@ -114,9 +137,7 @@ def _built(data: Mapping[str, Any]) -> Fitted:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the fit has warned of them
         losses = LossFamily.from_json(data["losses"], data["schema_version"] >= 2)
-    columns = data["columns"]
-    classes = columns["classes"]
-    given, weights = data["resolved"], _weights_of(data, rows)
+    version, given, weights = data["schema_version"], data["resolved"], _weights_of(data, rows)
     resolved = replace(
         parameters.resolve(rows, n_classes),
         beta=None if given["beta"] is None else Fraction(given["beta"]),
@@ -134,20 +155,12 @@ def _built(data: Mapping[str, Any]) -> Fitted:
         parameters=parameters,
         resolved=resolved,
         losses=losses,
-        columns=Columns(
-            _names(columns["model_1"]),
-            _names(columns["model_2"]),
-            _name(columns["label"]),
-            None if columns["id"] is None else _name(columns["id"]),
-            None if classes is None else tuple(_name(c) for c in classes),
-            weight=None if columns.get("weight") is None else _name(columns["weight"]),
-            weight_unit=_unit(columns.get("weight_unit", 1.0)),
-        ),
+        columns=_columns_from_json(data["columns"], version),
         binary=data["binary"],
         n_classes=n_classes,
         rows=rows,
         status=status,
-        log=PatchLog.from_json(data["log"]),
+        log=PatchLog.from_json(data["log"], others=version >= 3),
         zero_calibrations=zeros,
         weights=weights,
     )

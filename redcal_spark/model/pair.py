@@ -51,11 +51,11 @@ class ReconciledPair(Fitted):
         """The reconciled scores of any rows, labelled or not.
 
         A table comes back as the same kind of table with columns added; numpy arrays
-        apply(scores_1, scores_2) come back as (new_1, new_2). Rows that no patch touched keep their
-        scores to the bit.
+        apply(scores_1, scores_2) come back as (new_1, new_2), and apply([scores_1, ...]) as so many
+        new ones. Rows that no patch touched keep their scores to the bit.
 
         normalise: the scores of several classes need not sum to 1 when they are patched; scores
-        divided by their sum are added, null where it is 0 (numpy: two more arrays, with NaN).
+        divided by their sum are added, null where it is 0 (numpy: as many more arrays, with NaN).
         Actions are those of the scores as they are, and so is every promise.
         """
         if on_bad_rows not in ("error", "skip"):
@@ -68,8 +68,9 @@ class ReconciledPair(Fitted):
             from redcal_spark.backends.spark.frames import apply_to_frame
 
             return apply_to_frame(data, self, names, skip)
-        if model_2 is not None:
-            table = self._extended(from_numpy(self.columns, data, model_2), names, skip)
+        if model_2 is not None or is_many(data):
+            scores = data if model_2 is None else [data, model_2]
+            table = self._extended(from_numpy(self.columns, scores), names, skip)
             raw = [_to_numpy(table.column(name)) for name in names.raw]
             added = [table.column(name) for name in names.scores[len(raw) :]]
             return (*raw, *(with_nan(column, self.n_classes) for column in added))
@@ -98,7 +99,8 @@ class ReconciledPair(Fitted):
         """Every patch that touches one row, and why, or why none does.
 
         row: a mapping of columns to values, a row of pandas or Spark, or a table of one row; or
-        explain(scores_1, scores_2). `sentences()` and `to_json()` of what comes back tell it.
+        explain(scores_1, scores_2), or explain([scores_1, ...]). `sentences()` and `to_json()` of
+        what comes back tell it.
         """
         table, columns = one_row(self.columns, row, model_2)
         layout = plan(table.schema, columns, "the row", self.n_classes, None, labels=False)
@@ -129,6 +131,13 @@ class ReconciledPair(Fitted):
 def is_spark(data: Any) -> bool:
     """Whether this is a Spark DataFrame, asked without importing Spark."""
     return any(kind.__module__.startswith("pyspark.sql") for kind in type(data).__mro__)
+
+
+def is_many(data: Any) -> bool:
+    """Whether this is a list of arrays, one for each model."""
+    if not isinstance(data, list | tuple):
+        return False
+    return all(hasattr(scores, "__len__") and not isinstance(scores, str) for scores in data)
 
 
 def _to_numpy(column: pa.ChunkedArray) -> np.ndarray[Any, Any]:

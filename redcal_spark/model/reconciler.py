@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any, Literal
@@ -16,7 +17,7 @@ from redcal_spark.backends.local.backend import LocalScan
 from redcal_spark.backends.local.scan import scan_pieces
 from redcal_spark.certificate.certify import certify
 from redcal_spark.core.arrow import batches, from_numpy, to_arrow
-from redcal_spark.core.columns import Columns
+from redcal_spark.core.columns import Columns, ScoreColumns
 from redcal_spark.core.fixed_point import exact
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.parameters import Parameters
@@ -24,14 +25,16 @@ from redcal_spark.core.problem import Problem
 from redcal_spark.core.scan import each_alone
 from redcal_spark.errors import FitWarning, UsageError, warn
 from redcal_spark.model.fit import fit_scanned
-from redcal_spark.model.pair import ReconciledPair, is_spark
-from redcal_spark.settings import DriverBudget, called_from_python
+from redcal_spark.model.pair import ReconciledPair, is_many, is_spark
+from redcal_spark.settings import MAX_MODELS, DriverBudget, called_from_python
 
 log = logging.getLogger(__name__)
 
+Scores = str | Sequence[str]  # columns: an array, P(class 1), or one per class
+
 
 class Reconciler:
-    """Reconciles two models on labelled rows.
+    """Reconciles two models or more on labelled rows.
 
     Args:
         losses: {name: costs}, costs an action x class matrix, or {name: {"costs", "actions"}}. A
@@ -47,6 +50,7 @@ class Reconciler:
         max_steps: stop after this many patches, as capped.
         model_1: the first model's scores: an array column, one column P(class 1), or a list.
         model_2: the second model's scores, in any of the same forms.
+        models: instead of both, 2 to 16 models: a list of their scores, or {name: scores}.
         label: the column of labels: a class index, 0/1, a class name or an array.
         id: the column that identifies a row.
         classes: the names of the classes, in order.
@@ -79,8 +83,9 @@ class Reconciler:
         max_rounds: int = 10_000,
         max_steps: int = 1_000_000,
         delta: float = 0.05,
-        model_1: str | Sequence[str] = "model_1",
-        model_2: str | Sequence[str] = "model_2",
+        model_1: str | Sequence[str] | None = None,
+        model_2: str | Sequence[str] | None = None,
+        models: Sequence[Scores] | Mapping[str, Scores] | None = None,
         label: str = "label",
         id: str | None = None,
         classes: Sequence[str] | None = None,
@@ -109,10 +114,13 @@ class Reconciler:
         if not parameters.reconciles_scores and not len(family):
             raise UsageError(f"losses: {algorithm} needs at least one")
         names = family.classes if classes is None else tuple(map(str, classes))
-        unit = _unit(weight_unit)
+        sources, model_names = _models(models, model_1, model_2)
         columns = Columns(
-            *(_source(model_1), _source(model_2), label, id, names), weight=weight, weight_unit=unit
+            *(sources, label, id, names, model_names),
+            weight=weight,
+            weight_unit=_unit(weight_unit),
         )
+        self._any_models = models is model_1 is model_2 is None
         if on_bad_rows not in ("error", "skip"):
             raise UsageError(f"on_bad_rows: must be 'error' or 'skip', got {on_bad_rows!r}")
         d = family.n_classes
@@ -149,8 +157,9 @@ class Reconciler:
     def fit(
         self, data: Any, model_2: Any = None, labels: Any = None, *, weight: Any = None
     ) -> ReconciledPair:
-        """Fit on a table (pandas, polars, Arrow, Spark), or on arrays: fit(scores_1, scores_2, y).
+        """Fit on a table (pandas, polars, Arrow, Spark), or on arrays.
 
+        fit(scores_1, scores_2, y), or of any number of models fit([scores_1, scores_2, ...], y).
         Rows without a label are not fitted: null, None, and in pandas and numpy NaN.
         weight: with arrays, how often each row counts; of a table, name its column beforehand.
         """
@@ -161,10 +170,14 @@ class Reconciler:
             from redcal_spark.backends.spark.frames import table_of
 
             data = table_of(data, self.columns.names(label=True))
-        if model_2 is not None:
+        if is_many(data) and model_2 is not None and labels is None:
+            if self._any_models and len(data) != self.columns.n_models:
+                return self._of_models(len(data)).fit(data, model_2, weight=weight)
+            table = from_numpy(problem.columns, data, model_2, weight)
+        elif model_2 is not None:
             if labels is None:
                 raise UsageError("fit: labels are missing: fit(scores_1, scores_2, labels)")
-            table = from_numpy(problem.columns, data, model_2, labels, weight)
+            table = from_numpy(problem.columns, [data, model_2], labels, weight)
         else:
             table = to_arrow(data, self.columns.names(label=True))
         if self.engine == "spark":
@@ -184,12 +197,18 @@ class Reconciler:
                 "Reconciler(weight='...')"
             )
         if arrays and columns.weight is not None and weight is None:
-            raise UsageError(
-                "fit: the weights are missing: fit(scores_1, scores_2, labels, weight=...)"
-            )
+            raise UsageError("fit: weights are missing: give fit(..., weight=...)")
         if weight is None or columns.weight is not None:
             return self.problem
         return replace(self.problem, columns=replace(columns, weight="weight"))
+
+    def _of_models(self, count: int) -> Reconciler:
+        """Models that nobody named are as many as there are arrays of scores."""
+        check_count(count)
+        names = tuple(f"model_{i}" for i in range(1, count + 1))
+        other = copy.copy(self)
+        other.problem = replace(self.problem, columns=replace(self.columns, models=names))
+        return other
 
     def _fit_frame(self, frame: Any, problem: Problem) -> ReconciledPair:
         from redcal_spark.backends.spark.errors import workers_in_words
@@ -224,5 +243,31 @@ def _unit(given: Any) -> float:
     return float(given)
 
 
-def _source(columns: str | Sequence[str]) -> str | tuple[str, ...]:
+def _models(
+    models: Sequence[Scores] | Mapping[str, Scores] | None,
+    model_1: Scores | None,
+    model_2: Scores | None,
+) -> tuple[tuple[ScoreColumns, ...], tuple[str, ...] | None]:
+    """The score columns of every model, and the names of the models, if they have any."""
+    if models is None:
+        two = ("model_1" if model_1 is None else model_1, "model_2" if model_2 is None else model_2)
+        return tuple(map(_source, two)), None
+    if model_1 is not None or model_2 is not None:
+        raise UsageError("models: has every model; leave out model_1 and model_2")
+    if isinstance(models, str) or not isinstance(models, Sequence | Mapping):
+        raise UsageError(
+            f"models: must be a list of columns, or {{name: columns}}; got {type(models).__name__}"
+        )
+    check_count(len(models))
+    if isinstance(models, Mapping):
+        return tuple(map(_source, models.values())), tuple(map(str, models))
+    return tuple(map(_source, models)), None
+
+
+def check_count(models: int) -> None:
+    if not 2 <= models <= MAX_MODELS:
+        raise UsageError(f"models: there must be 2 to {MAX_MODELS}, got {models}")
+
+
+def _source(columns: Scores) -> ScoreColumns:
     return columns if isinstance(columns, str) else tuple(columns)

@@ -1,4 +1,4 @@
-"""One row on its way through a log: what both models would do with it before and after a patch."""
+"""One row on its way through a log: what the models would do with it before and after a patch."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from redcal_spark.core.events import Pair
 from redcal_spark.core.fixed_point import ONE
 from redcal_spark.core.losses import Loss, LossFamily
 from redcal_spark.core.patches import Patch
@@ -14,24 +15,28 @@ from redcal_spark.core.patches import Patch
 
 @dataclass(frozen=True)
 class Standing:
-    """What both models would do with the row under one loss.
+    """What the models would do with the row under one loss.
 
-    index, actions: of model 1 and model 2. margins: by how much model 1 holds model 2's action for
-    dearer than its own, and the other way round, in units of the loss rescaled to [0, 1]; one above
-    alpha makes an event. expected: per model, what it expects the action of model 1 and that of
-    model 2 to cost, in the user's units.
+    index, actions: per model. margins: per model, by how much it holds another model's action for
+    dearer than its own, at most, in units of the loss rescaled to [0, 1]; one above alpha makes an
+    event. expected: per model, what it expects the action of every model to cost, in the user's
+    units. events: the pairs of models that the row is in an event of.
     """
 
     loss: str
-    index: tuple[int, int]
-    actions: tuple[str, str]
-    margins: tuple[Fraction, Fraction]
-    expected: tuple[tuple[Fraction, Fraction], tuple[Fraction, Fraction]]
-    in_event: bool
+    index: tuple[int, ...]
+    actions: tuple[str, ...]
+    margins: tuple[Fraction, ...]
+    expected: tuple[tuple[Fraction, ...], ...]
+    events: tuple[Pair, ...]
 
     @property
     def agree(self) -> bool:
-        return self.index[0] == self.index[1]
+        return len(set(self.index)) == 1
+
+    @property
+    def in_event(self) -> bool:
+        return bool(self.events)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -50,12 +55,12 @@ class State:
     """The row at one time.
 
     scores: per model and class, as they were given until a patch came. grid: the same in units of
-    2^-26, which decide. beyond: for Reconcile, the coordinates in which the models differ by more
+    2^-26, which decide. beyond: for Reconcile, the coordinates in which two models differ by more
     than alpha.
     """
 
-    scores: tuple[tuple[float, ...], tuple[float, ...]]
-    grid: tuple[tuple[int, ...], tuple[int, ...]]
+    scores: tuple[tuple[float, ...], ...]
+    grid: tuple[tuple[int, ...], ...]
     standings: tuple[Standing, ...]
     beyond: tuple[int, ...] = ()
 

@@ -6,14 +6,16 @@ Here is what is shown, and in which order; the templates have the tables and the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
+from redcal_spark.core.events import Pair
 from redcal_spark.core.number_text import decimal_text, digits_for
 from redcal_spark.report.changes import apart, costs
 from redcal_spark.report.charts import gap_row
 from redcal_spark.report.data import SPLITS, STYLES, WHENS, Report
-from redcal_spark.report.markup import Html
-from redcal_spark.report.numbers import typeset
+from redcal_spark.report.markup import Html, name
+from redcal_spark.report.numbers import share, typeset
 
 ACTIONS = 8  # of a loss, in a chart
 EVENTS = 8  # to fix, in a list
@@ -25,9 +27,14 @@ EVENTS = 8  # to fix, in a list
 def heat_maps(
     report: Report, loss: int, split: str, whens: Sequence[str] = WHENS
 ) -> list[dict[str, Any]]:
-    """Rows of a split by the actions of both models, before and after in colours of one scale."""
-    kept = _kept_pairs(report, loss, split)
-    matrices = [_folded(report.audit(split, when, loss)["rows"], kept) for when in whens]
+    """Rows of a split by the actions of two models, before and after in colours of one scale.
+
+    Of more than two models those that disagree most.
+    """
+    pair = report.worst_pair(loss)
+    kept = _kept_pairs(report, loss, split, pair)
+    of_pair = [report.pair_audit(split, when, loss, pair) for when in whens]
+    matrices = [_folded(audit["rows"], kept) for audit in of_pair]
     top = max(
         (
             count
@@ -41,7 +48,8 @@ def heat_maps(
     return [
         {
             "caption": f"{when.capitalize()}, {SPLITS[split]} rows",
-            "disagreement": getattr(apart(report, split, loss), when),
+            "disagreement": _disagreement(report, split, loss, when, pair),
+            "models": [(name(report.models[i - 1]), STYLES[i]) for i in pair],
             "of": (split, report.losses[loss].name, when, "pair"),
             "rows": report.rows(split),
             "actions": [report.actions[loss][a] for a in kept],
@@ -54,6 +62,38 @@ def heat_maps(
     ]
 
 
+def _disagreement(report: Report, split: str, loss: int, when: str, pair: Pair) -> Html:
+    """The share of rows on which the two decide differently."""
+    if len(report.pairs) == 1:
+        shown: Html = getattr(apart(report, split, loss), when)
+        return shown
+    rows = report.pair_audit(split, when, loss, pair)["disagreement_rows"]
+    of = (split, report.losses[loss].name, "disagreement", *pair, when)
+    return share(Fraction(rows, report.rows(split)), *of)
+
+
+def pair_matrix(report: Report, loss: int, split: str) -> dict[str, Any] | None:
+    """Of more than two models: on which share of rows every two of them decide differently."""
+    if len(report.pairs) == 1:
+        return None
+
+    def shown(pair: Pair, when: str) -> Html:
+        return _disagreement(report, split, loss, when, pair)
+
+    names = [(name(model), STYLES[i]) for i, model in enumerate(report.models, 1)]
+    lines = [
+        (
+            names[i - 1],
+            [
+                {when: shown((i, j), when) for when in WHENS} if j > i else None
+                for j in report.numbers[1:]
+            ],
+        )
+        for i in report.numbers[:-1]
+    ]
+    return {"heads": names[1:], "lines": lines}
+
+
 def cell_share(count: int, n: int) -> str:
     """A share for a small cell."""
     percent = 100 * count / n
@@ -64,9 +104,9 @@ def cell_share(count: int, n: int) -> str:
     return f"{percent:.1f}"
 
 
-def _kept_pairs(report: Report, loss: int, split: str) -> list[int]:
-    """The actions on which the models disagree most before, in their order."""
-    matrix = report.audit(split, "before", loss)["rows"]
+def _kept_pairs(report: Report, loss: int, split: str, pair: Pair) -> list[int]:
+    """The actions on which two models disagree most before, in their order."""
+    matrix = report.pair_audit(split, "before", loss, pair)["rows"]
     k = len(matrix)
     if k <= ACTIONS + 1:  # one that is left out would take the place of "others"
         return list(range(k))

@@ -61,7 +61,7 @@ def _decimals(digits: int) -> Callable[..., Html]:
 
 
 def apart(report: Report, split: str, loss: int) -> Change:
-    """The share of rows on which the two actions differ."""
+    """The share of rows on which not all actions are the same."""
     of = (split, report.losses[loss].name, "disagreement")
     return _change(lambda when: report.apart(split, when, loss), share, *of)
 
@@ -73,8 +73,8 @@ def costs(report: Report, split: str, loss: int) -> list[Change]:
         return report.cost(split, when, loss, model)
 
     of = (split, report.losses[loss].name)
-    digits = digits_for(float(cost(model, when)) for model in (1, 2) for when in WHENS)
-    return [_change(partial(cost, m), _decimals(digits), *of, f"cost_{m}") for m in (1, 2)]
+    digits = digits_for(float(cost(model, when)) for model in report.numbers for when in WHENS)
+    return [_change(partial(cost, m), _decimals(digits), *of, f"cost_{m}") for m in report.numbers]
 
 
 def briers(report: Report, split: str) -> list[Change]:
@@ -83,7 +83,7 @@ def briers(report: Report, split: str) -> list[Change]:
     def brier(model: int, when: str) -> Fraction:
         return report.brier(split, when, model)
 
-    return [_change(partial(brier, m), _decimals(4), split, f"brier_{m}") for m in (1, 2)]
+    return [_change(partial(brier, m), _decimals(4), split, f"brier_{m}") for m in report.numbers]
 
 
 def largest_gap(report: Report, split: str) -> Change:

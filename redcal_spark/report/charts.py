@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from redcal_spark.report.data import STYLES
 from redcal_spark.report.markup import Html, joined, tag
 from redcal_spark.report.numbers import tick_texts, ticks
 
@@ -116,11 +117,20 @@ def binned(bars: Sequence[Bar], steps: int, most: int = BARS) -> list[tuple[int,
     return sorted(((column, bar) for (column, _), bar in largest.items()), key=lambda x: x[0])
 
 
-def timeline(bars: Sequence[Bar], label: str, rows: int, height: int = 230) -> Html:
-    """Patches in their order: model 1 upwards, model 2 downwards, as high as they have rows."""
+def timeline(
+    bars: Sequence[Bar], label: str, rows: int, height: int = 230, models: int = 2
+) -> Html:
+    """Patches in their order: model 1 upwards, model 2 downwards, as high as they have rows.
+
+    Of more than two models all are upwards, each in its colour.
+    """
     steps = max((bar.step for bar in bars), default=0) + 1
     columns = min(steps, BARS)
-    tallest = [max((bar.rows for bar in bars if bar.model == m), default=0) for m in (1, 2)]
+    upwards = range(1, 2 if models == 2 else models + 1)
+    tallest = [
+        max((bar.rows for bar in bars if (bar.model in upwards) is up), default=0)
+        for up in (True, False)
+    ]
     # Both on one scale; a model with few rows gets room for its ticks all the same.
     room = [max(top, sum(tallest) / 8, 1) for top in tallest]
     middle, unit = BOX * room[0] / sum(room), BOX / sum(room)
@@ -130,8 +140,8 @@ def timeline(bars: Sequence[Bar], label: str, rows: int, height: int = 230) -> H
     for column, bar in binned(bars, steps):
         tall = max(unit * bar.rows, 5)
         left = column * wide + gap / 2
-        upper = middle - tall if bar.model == 1 else middle
-        style = f"{'one' if bar.model == 1 else 'two'} {'opens' if bar.opens else 'follows'}"
+        upper = middle - tall if bar.model in upwards else middle
+        style = f"{STYLES[bar.model]} {'opens' if bar.opens else 'follows'}"
         paths.setdefault(style, []).append(
             f"M{short(left)} {short(upper)}h{short(wide - gap)}v{short(tall)}h-{short(wide - gap)}z"
         )
@@ -201,15 +211,20 @@ def gap_row(
 
 
 def _spread(places: Sequence[float], least: float) -> list[float]:
-    """Places moved apart until two texts have room, the order kept."""
-    if len(places) != 2:
-        return list(places)
-    one, two = places
-    missing = least - abs(one - two)
-    if missing <= 0:
-        return [one, two]
-    sign = 1 if one <= two else -1
-    return [one - sign * missing / 2, two + sign * missing / 2]
+    """Places moved apart until texts have room, the order kept: groups that touch grow together."""
+    groups: list[tuple[float, list[int]]] = []  # their middle, and who is in it
+    for i in sorted(range(len(places)), key=places.__getitem__):
+        middle, own = places[i], [i]
+        while groups and middle - groups[-1][0] < least * (len(own) + len(groups[-1][1])) / 2:
+            before, others = groups.pop()
+            own = others + own
+            middle = (before * len(others) + middle * (len(own) - len(others))) / len(own)
+        groups.append((middle, own))
+    moved = list(places)
+    for middle, own in groups:
+        for place, i in enumerate(own):
+            moved[i] = middle + least * (place - (len(own) - 1) / 2)
+    return moved
 
 
 def _step_axis(last: int, bars: bool = False) -> Html:

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from redcal_spark.backends.store import Store
 from redcal_spark.certificate.certify import Certificate
 from redcal_spark.config.tables import OutputTables
+from redcal_spark.core.events import Pair, pairs_of
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.parameters import Parameters, Resolved
 from redcal_spark.core.patches import Patch, PatchLog
@@ -25,8 +26,10 @@ from redcal_spark.runs import words_of_0_1
 from redcal_spark.runs.compare import SPLITS as SPLITS
 from redcal_spark.runs.ledger import RunRow
 from redcal_spark.runs.tables import pair_of
+from redcal_spark.settings import MAX_MODELS
 
-STYLES = {1: "one", 2: "two"}  # of the models, in the page's style
+# of the models, in the page's style
+STYLES = {1: "one", 2: "two"} | {model: f"model-{model}" for model in range(3, MAX_MODELS + 1)}
 WHENS = ("before", "after")
 LOSSES = 4  # shown at length
 Audit = Mapping[str, Any]
@@ -34,7 +37,7 @@ Audit = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Report:
-    """A run, as it is shown. Losses are known by their place, models are 1 and 2."""
+    """A run, as it is shown. Losses are known by their place, models are 1, 2, ..."""
 
     row: RunRow
     config: Mapping[str, Any]  # as recorded
@@ -74,13 +77,25 @@ class Report:
     # --- names ----------------------------------------------------------------------------------
 
     @cached_property
-    def models(self) -> tuple[str, str]:
-        """What the models are called: by their column, where that tells them apart."""
-        given = (self.config["input"][key] for key in ("model_1", "model_2"))
-        one, two = (x["columns"] if isinstance(x, Mapping) else x for x in given)
+    def models(self) -> tuple[str, ...]:
+        """What the models are called: by name, or by column, where that tells them apart."""
+        given = self.config["input"]
+        if given.get("models") is not None:
+            return tuple(map(str, given["models"]))
+        both = (given[key] for key in ("model_1", "model_2"))
+        one, two = (x["columns"] if isinstance(x, Mapping) else x for x in both)
         if isinstance(one, str) and isinstance(two, str) and one != two:
             return one, two
         return "model 1", "model 2"
+
+    @property
+    def numbers(self) -> range:
+        """The models by number."""
+        return range(1, len(self.models) + 1)
+
+    @cached_property
+    def pairs(self) -> tuple[Pair, ...]:
+        return pairs_of(len(self.models))
 
     @cached_property
     def actions(self) -> tuple[tuple[str, ...], ...]:
@@ -129,6 +144,20 @@ class Report:
         audit: Audit = self.audits[split][when]["losses"][loss]
         return audit
 
+    def pair_audit(self, split: str, when: str, loss: int, pair: Pair) -> Audit:
+        """What one pair of models does under a loss."""
+        audit = self.audit(split, when, loss)
+        return audit["by_pair"][self.pairs.index(pair)] if "by_pair" in audit else audit
+
+    def worst_pair(self, loss: int) -> Pair:
+        """The models that disagree on most of the rows that count, before anything was done."""
+        split = self.shown_split
+
+        def rows(pair: Pair) -> int:
+            return int(self.pair_audit(split, "before", loss, pair)["disagreement_rows"])
+
+        return max(self.pairs, key=rows)
+
     def cost(self, split: str, when: str, loss: int, model: int) -> Fraction:
         return Fraction(self.audit(split, when, loss)["decision_loss_exact"][model - 1])
 
@@ -144,7 +173,7 @@ class Report:
         return "mean (f − y)²" if self.binary else "squared error over all classes"
 
     def apart(self, split: str, when: str, loss: int) -> Fraction:
-        """The share of rows on which the two actions differ."""
+        """The share of rows on which not all actions are the same."""
         return Fraction(self.audit(split, when, loss)["disagreement_rows"], self.rows(split))
 
     @cached_property
@@ -178,16 +207,17 @@ class Report:
     # --- what there was to fix ------------------------------------------------------------------
 
     @cached_property
-    def events_to_fix(self) -> list[tuple[int, int, int, int]]:
-        """For ReDCal: (rows, loss, a1, a2) of the events of mass eta or more, largest first."""
+    def events_to_fix(self) -> list[tuple[int, int, int, int, Pair]]:
+        """For ReDCal: (rows, loss, a1, a2, pair) of events of mass eta or more, largest first."""
         if not self.parameters.reconciles_decisions:
             return []
         assert self.resolved.eta is not None
         least = self.resolved.eta * self.rows("fit")
         events = [
-            (rows, place, a1, a2)
+            (rows, place, a1, a2, pair)
             for place in range(len(self.losses))
-            for a1, line in enumerate(self.audit("fit", "before", place)["event_rows"])
+            for pair in self.pairs
+            for a1, line in enumerate(self.pair_audit("fit", "before", place, pair)["event_rows"])
             for a2, rows in enumerate(line)
             if rows >= least
         ]
@@ -215,7 +245,7 @@ class Report:
         assert self.resolved.eta is not None
         least = self.resolved.eta * self.rows("fit")
         classes = [c for c in self.audits["fit"]["before"]["coordinates"] if c["rows"] >= least]
-        return sorted(classes, key=lambda c: (-c["rows"], c["coordinate"]))
+        return sorted(classes, key=lambda c: (-c["rows"], c["coordinate"], c.get("models", [])))
 
     def largest_class(self, split: str, when: str) -> Fraction:
         """For Reconcile: the largest share of rows beyond alpha in one class."""
@@ -224,7 +254,7 @@ class Report:
         return Fraction(rows, audit["rows"])
 
     def largest_gap(self, split: str, when: str) -> float:
-        """The largest calibration gap of all losses and both models."""
+        """The largest calibration gap of all losses and models."""
         losses = self.audits[split][when]["losses"]
         return max((gap for loss in losses for gap in loss["calibration_gap"]), default=0.0)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from fractions import Fraction
 from functools import cache
 from importlib.resources import files
@@ -65,7 +66,32 @@ def render(report: Report) -> str:
     )
     environment.filters["plural"] = plural
     environment.globals.update(SHOWS, report=report)
-    return environment.get_template("report.html").render(**context(report)) + "\n"
+    more = more_models(sources["style.css"], len(report.models))
+    page = environment.get_template("report.html").render(**context(report), more_models=more)
+    return page + "\n"
+
+
+# Of models from the third on, in light and in dark.
+COLOURS = (
+    *(("#1a7f5a", "#6fd6ae"), ("#8a2f8f", "#e3a0e6"), ("#7a6200", "#e0c65c")),
+    *(("#a3203f", "#ff9db0"), ("#0e7490", "#7fd7ee"), ("#5b4bb5", "#bdb2ff")),
+)
+
+
+def more_models(css: str, models: int) -> str:
+    """The rules of the second model's colour once more, for every further model."""
+    rules = [rule for rule in re.findall(r"[^{};]*\{[^{}]*\}", css) if ".two" in rule]
+    lines = []
+    for model in range(3, models + 1):
+        light, dark = COLOURS[(model - 3) % len(COLOURS)]
+        own = STYLES[model]
+        lines.append(f":root {{ --{own}: {light}; }}")
+        lines.append(f"@media (prefers-color-scheme: dark) {{ :root {{ --{own}: {dark}; }} }}")
+        for rule in rules:
+            selectors, declared = rule.split("{", 1)
+            chosen = [s.strip() for s in selectors.split(",") if ".two" in s]
+            lines.append(f"{', '.join(chosen)} {{{declared}".replace("two", own))
+    return "\n".join(lines)
 
 
 @cache
@@ -98,7 +124,7 @@ def context(report: Report) -> dict[str, Any]:
     return {
         "started": f"{started.day} {started:%B %Y, %H:%M} UTC",
         "level": f"{100 * report.audits[split]['before']['intervals']['level']:g}",
-        "models": list(zip(map(name, report.models), STYLES.values(), strict=True)),
+        "models": list(zip(map(name, report.models), STYLES.values(), strict=False)),
         "split": SPLITS[split],
         "splits": [SPLITS[s] for s in report.splits],
         "summary": summary(report),
@@ -125,6 +151,7 @@ def _loss(report: Report, loss: int, split: str) -> dict[str, Any]:
         "several": len(report.losses) > 1,
         "before": actions.heat_maps(report, loss, "fit", ("before",))[0],
         "maps": actions.heat_maps(report, loss, split),
+        "pairs": actions.pair_matrix(report, loss, split),
         "other_maps": [m for s in others for m in actions.heat_maps(report, loss, s)],
         "actions": report.actions[loss],
         "of": (split, report.losses[loss].name),

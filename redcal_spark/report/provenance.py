@@ -106,10 +106,11 @@ def inputs(report: Report) -> Iterator[tuple[str, str]]:
     known = identity["tables"] if identity.get("kind") == "join" else [identity]
     given = report.config["input"]
     names = [given["table"]]
-    for key in ("model_1", "model_2"):
-        if isinstance(given[key], Mapping):
-            names.append(given[key]["table"])
-    if len(names) != len(known):  # one table for both models
+    both = [given.get(key) for key in ("model_1", "model_2")]
+    for scores in both if given.get("models") is None else given["models"].values():
+        if isinstance(scores, Mapping):
+            names.append(scores["table"])
+    if len(names) != len(known):  # one table for several models
         names = list(dict.fromkeys(names))
     for place, table in enumerate(known):
         title = names[place] if place < len(names) else f"table {place + 1}"

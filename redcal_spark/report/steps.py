@@ -22,7 +22,7 @@ Points = Sequence[Point]
 
 
 def brier(report: Report) -> dict[str, Any]:
-    """Brier score per step: both splits, both models."""
+    """Brier score per step: both splits, every model."""
     first = report.shown_losses[0] if report.shown_losses else None  # the same whatever the loss
     lines = _lines(report, first, lambda p: p["brier"] / 2 if report.binary else p["brier"])
     title = f"Brier score ({report.brier_words})"
@@ -61,12 +61,12 @@ def _lines(
     report: Report,
     loss: int | None,
     value: Callable[[dict[str, Any]], float],
-    models: Sequence[int] = (1, 2),
+    models: Sequence[int] | None = None,
 ) -> dict[Key, Points]:
     return {
         (split, model): [(p["step"], value(p)) for p in report.points.get((split, loss, model), [])]
         for split in report.splits
-        for model in models
+        for model in models or report.numbers
     }
 
 
@@ -80,7 +80,7 @@ def _figures(
 ) -> dict[str, Any]:
     """Charts beside each other, and the numbers behind them.
 
-    digits: of the numbers of both models, a chart per split. Without, they are shares of rows,
+    digits: of the numbers of every model, a chart per split. Without, they are shares of rows,
     whichever model: one chart, a line per split.
     """
     by_model, bounds = digits is not None, _bounds(lines.values(), zero=digits is None)
@@ -103,7 +103,10 @@ def _figures(
                 f"{SPLITS[split].capitalize()} rows",
                 chart(
                     f"{words} on the {SPLITS[split]} rows",
-                    [Line(report.models[m - 1], STYLES[m], lines[split, m]) for m in (1, 2)],
+                    [
+                        Line(report.models[m - 1], STYLES[m], lines[split, m])
+                        for m in report.numbers
+                    ],
                 ),
             )
             for split in report.splits
@@ -179,14 +182,14 @@ def patch_timeline(report: Report) -> Html | None:
     bars = [
         Bar(patch.step, patch.model, patch.kind != "calibrate", patch.rows) for patch in report.log
     ]
-    per_model = [sum(patch.model == model for patch in report.log) for model in (1, 2)]
+    patched = [patch.model for patch in report.log]
+    each = [f"{patched.count(i):,} of {model}" for i, model in enumerate(report.models, 1)]
     largest = max(report.log, key=lambda patch: patch.rows)
     label = (
-        f"{plural(len(bars), 'patch', 'patches')} in order, {per_model[0]:,} of "
-        f"{report.models[0]} and {per_model[1]:,} of {report.models[1]}; the largest, number "
-        f"{largest.step:,}, on {largest.rows:,} rows"
+        f"{plural(len(bars), 'patch', 'patches')} in order, {', '.join(each[:-1])} and {each[-1]}; "
+        f"the largest, number {largest.step:,}, on {largest.rows:,} rows"
     )
-    return timeline(bars, label, report.rows("fit"))
+    return timeline(bars, label, report.rows("fit"), models=len(report.models))
 
 
 def rounds(report: Report) -> tuple[list[list[Patch]], int]:

@@ -151,10 +151,11 @@ def _fitted(problem: Problem, scan: Scan, listener: Listener) -> Compared:
 
 
 def mean_brier(metrics: Metrics) -> Fraction:
-    """Of both models; of one column P(1) the usual (f - y)^2."""
-    return (metrics.usual_brier(1) + metrics.usual_brier(2)) / 2
+    """Of all models; of one column P(1) the usual (f - y)^2."""
+    return sum(map(metrics.usual_brier, metrics.models), Fraction(0)) / len(metrics.models)
 
 
 def mean_gap(metrics: Metrics, loss: int) -> Fraction:
-    """What both models' decisions cost above those that know the label, on average."""
-    return (metrics.loss_gap(loss, 1) + metrics.loss_gap(loss, 2)) / 2
+    """What the models' decisions cost above those that know the label, on average."""
+    gaps = (metrics.loss_gap(loss, model) for model in metrics.models)
+    return sum(gaps, Fraction(0)) / len(metrics.models)

@@ -96,7 +96,8 @@ def _as_it_was(job: Job, run: RunRow) -> tuple[Table, list[str]]:
 
 def _pinned(given: Input, then: Any) -> Input:
     """The input with the Delta versions of a run, if its tables are the same."""
-    sides = [side for model in (1, 2) if (side := given.score_table(model)) is not None]
+    models = range(1, given.n_models + 1)
+    sides = [side for model in models if (side := given.score_table(model)) is not None]
     if _names(then) != [given.table, *(side.table for side in sides)]:
         return given
     return pinned(given, then)

@@ -86,8 +86,7 @@ class Job:
             return Reconciler(
                 losses=losses,
                 **self.config.reconcile.model_dump(exclude={"guard"}),
-                model_1=columns.model_1,
-                model_2=columns.model_2,
+                models=columns.models_given,
                 label=columns.label,
                 id=columns.id,
                 classes=columns.classes,
@@ -112,9 +111,11 @@ class Job:
         for key, usual in (("normalise", False), ("columns", None), ("rows", "all")):
             if output[key] == usual:
                 del output[key]
-        given = tree["input"]
-        if given["weight"] is None:
-            del given["weight"], given["weight_unit"]
+        if tree["input"]["weight"] is None:
+            del tree["input"]["weight"], tree["input"]["weight_unit"]
+        for key, default in (("models", None), ("missing_model", "error")):
+            if tree["input"][key] == default:
+                del tree["input"][key]
         if exact(self.config.reconcile.delta) == DELTA:  # as it was before there was a choice
             del tree["reconcile"]["delta"]
         return config_digest(tree | {"output": output})

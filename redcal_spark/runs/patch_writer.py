@@ -29,8 +29,9 @@ class Progress:
     their table, with the number before, so that whichever of them are there, theirs is known.
     """
 
-    def __init__(self, store: Store, table: str, claim: Claim):
+    def __init__(self, store: Store, table: str, claim: Claim, models: int):
         self._store = store
+        self._models = models
         self._table = table
         self._claim = claim
         self._patches: list[Patch] = []
@@ -49,7 +50,7 @@ class Progress:
 
     def _read(self, known: str | None) -> None:
         table = self._store.read(self._table, {"run_id": self._claim.row.run_id})
-        self._patches = [] if table is None else list(log_of(table))
+        self._patches = [] if table is None else list(log_of(table, self._models))
         if not self._patches:
             return
         zero = {int(k): int(v) for k, v in json.loads(known or "{}").items()}

@@ -96,7 +96,8 @@ class Run:
 
     def fit(self) -> Outcome:
         """Scan, fit, look at holdout rows, certify; and write the rows, if that is the command."""
-        progress = Progress(self.job.store, self.job.tables.patches, self.claim)
+        models = self.job.config.input.n_models
+        progress = Progress(self.job.store, self.job.tables.patches, self.claim, models)
         if self.claim.resumed is not None:
             self.job.listener.note(
                 f"continuing run {self.claim.row.run_id} after {len(progress.log):,} patches"

@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from redcal_spark.backends.counters import Counters
 from redcal_spark.backends.store import Store
@@ -29,6 +30,7 @@ PATCHES = pa.schema(
         ("round", pa.int64()),
         ("kind", pa.string()),
         ("model", pa.int32()),
+        ("other", pa.int32()),  # of two that disagreed; null in rows of releases for two models
         ("loss", pa.string()),
         ("a1", pa.int32()),
         ("a2", pa.int32()),
@@ -97,11 +99,25 @@ def patches_table(run_id: str, log: PatchLog) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=PATCHES)
 
 
-def log_of(table: pa.Table) -> PatchLog:
+def with_other(table: pa.Table) -> pa.Table:
+    """Rows of runs of two models with `other`, which earlier releases did not write."""
+    model, kind = table["model"], table["kind"]
+    given = table["other"] if "other" in table.column_names else pa.nulls(len(table), pa.int32())
+    one = pc.subtract(pa.scalar(3, pa.int32()), model)
+    known = pc.if_else(pc.equal(kind, "calibrate"), pa.scalar(None, pa.int32()), one)
+    other = pc.coalesce(given, known).cast(pa.int32())
+    if "other" not in table.column_names:
+        return table.append_column("other", other)
+    return table.set_column(table.column_names.index("other"), "other", other)
+
+
+def log_of(table: pa.Table, models: int) -> PatchLog:
     """The log of one run, from its rows in any order.
 
     Two processes may have written the same patches: one was taken for dead and was not.
     """
+    if models == 2 or "other" not in table.column_names:
+        table = with_other(table)
     rows = table.select(list(FIELDS)).sort_by("step").to_pylist()
     return PatchLog.from_json(row for i, row in enumerate(rows) if not i or row != rows[i - 1])
 
@@ -111,12 +127,15 @@ def pair_of(store: Store, patches: str, row: RunRow) -> ReconciledPair:
     row.check_kept()
     assert row.model is not None
     table = store.read(patches, {"run_id": row.run_id})
-    log = PatchLog() if table is None else log_of(table)
+    model = json.loads(row.model)
+    known = model.get("columns", {}).get("models", ()) if isinstance(model, dict) else ()
+    log = PatchLog() if table is None else log_of(table, len(known) or 2)
     if row.status == "cut":  # the run made more than the guard kept
         log = PatchLog(log[: row.patches])
     if len(log) != (row.patches or 0):
         raise RunError(f"{patches} has {len(log)} of the {row.patches} patches of run {row.run_id}")
-    pair = ReconciledPair.from_json(json.loads(row.model) | {"log": log.to_json()})
+    others = model.get("schema_version") not in (1, 2)
+    pair = ReconciledPair.from_json(model | {"log": log.to_json(others=others)})
     if row.certificate is None:
         return pair
     return replace(pair, certificate=Certificate.from_json(json.loads(row.certificate)))
@@ -139,7 +158,7 @@ def history_table(
 
 def measurements(metrics: Metrics) -> Iterator[dict[str, Any]]:
     """The numbers of one point, per loss and model (per model alone without losses)."""
-    for model in (1, 2):
+    for model in metrics.models:
         common = {
             "model": model,
             "rows": metrics.rows,

@@ -86,7 +86,7 @@ def _check(job: Job) -> None:
     if given.weight is not None and job.skip:
         text = "input.weight with input.on_bad_rows: skip: SQL cannot tell which weights were bad"
         problems.append(f"{text}; mend them and run with on_bad_rows: error")
-    if any(given.score_table(model) is not None for model in (1, 2)):
+    if any(given.score_table(model) is not None for model in range(1, given.n_models + 1)):
         problems.append("input: scores of other tables are not joined: join them into one first")
     if problems:
         raise UsageError("\n".join(f"view: {problem}" for problem in problems))
@@ -114,6 +114,10 @@ class _Statement:
         _check_types(self._table, self._names)
         self._read = self._names.read(self._table.schema.names, roles, self._table.name)
         self._new = self._names.all(target.skip)
+
+    @property
+    def _models(self) -> range:
+        return range(1, self._names.columns.n_models + 1)
 
     def text(self) -> str:
         levels = [self._side_by_side(), *self._hashes(), self._grids(), self._actions()]
@@ -156,7 +160,7 @@ class _Statement:
 
     def _grids(self) -> str:
         d, parts, valid = self._layout.n_classes, [], []
-        for model in (1, 2):
+        for model in self._models:
             form = self._layout.forms[model - 1]
             given = [self._input(name) for name in self._names.columns.of_model(model)]
             array = sql.numbers(given, form)
@@ -172,7 +176,7 @@ class _Statement:
         places = [
             f"IF({asked}, {sql.best_response(loss, f'_q{model}')}, NULL) AS _a{number}_{model}"
             for number, loss in enumerate(self._names.losses.losses)
-            for model in (1, 2)
+            for model in self._models
         ]
         return f"SELECT *{''.join(f', {place}' for place in places)}"
 
@@ -181,7 +185,7 @@ class _Statement:
         kept = names.kept(self._table.schema.names, self._table.name)
         columns = [f"{self._input(name)} AS {quoted(name)}" for name in kept]
         fresh: dict[str, str] = {}
-        for model in (1, 2):
+        for model in self._models:
             given = [self._input(name) for name in names.columns.of_model(model)]
             wide = "ARRAY<DOUBLE>" if self._layout.forms[model - 1] == "array" else "DOUBLE"
             for name, column in zip(names.of_model(model), given, strict=True):
@@ -189,11 +193,12 @@ class _Statement:
             if names.normalise:
                 fresh |= self._normalised(model)
         for number, loss in enumerate(names.losses.losses):
-            one, two = f"_a{number}_1", f"_a{number}_2"
+            first, *others = (f"_a{number}_{model}" for model in self._models)
             for when in ("before", "after"):
-                fresh[names.action(loss.name, 1, when)] = sql.named(loss, one)
-                fresh[names.action(loss.name, 2, when)] = sql.named(loss, two)
-            fresh[names.agree(loss.name)] = f"{one} = {two}"
+                for model in self._models:
+                    action = sql.named(loss, f"_a{number}_{model}")
+                    fresh[names.action(loss.name, model, when)] = action
+            fresh[names.agree(loss.name)] = " AND ".join(f"{first} = {two}" for two in others)
         fresh[names.touched] = "false"
         fresh[names.split] = self._role()
         fresh[names.valid] = "_valid"
@@ -225,7 +230,8 @@ class _Statement:
 
 
 def _check_types(table: Table, names: OutputNames) -> None:
-    for name in (*names.columns.of_model(1), *names.columns.of_model(2)):
+    models = range(1, names.columns.n_models + 1)
+    for name in (name for model in models for name in names.columns.of_model(model)):
         kind = table.schema.field(name).type
         kind = kind.value_type if pa.types.is_nested(kind) else kind
         if pa.types.is_decimal(kind):

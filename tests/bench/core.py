@@ -51,7 +51,7 @@ class Work:
 
     def __init__(self, block: Block, losses: LossFamily, parameters: Parameters):
         self.block, self.losses, self.parameters = block, losses, parameters
-        self.rules: Rules = rules_of(parameters, losses, binary=False)
+        self.rules: Rules = rules_of(parameters, losses, binary=False, models=len(block.f))
         self.everywhere = parameters.algorithm == "decision_calibration"
 
     def scan(self, threads: int = 1) -> list[BlockScan]:
@@ -84,7 +84,7 @@ def fit(sizes: Sizes) -> Result:
     block, loss = work.block, work.losses[0]
     assert block.y is not None
     y, labels = block.y, label_rows(block.y, block.n_classes) / ONE
-    scores = from_grid(block.f1), from_grid(block.f2)
+    scores = from_grid(block.f[0]), from_grid(block.f[1])
     costs = loss.quantised / 2.0**loss.bits
     m = work.parameters.resolve(block.rows, block.n_classes).m
     public = Reconciler(
@@ -124,7 +124,7 @@ def fit(sizes: Sizes) -> Result:
 def scanning(sizes: Sizes) -> Result:
     """The scan of both models against their two bare products."""
     work = ten_by_ten(sizes)
-    rows = [x.astype(np.float64) for x in (work.block.f1, work.block.f2)]
+    rows = [x.astype(np.float64) for x in work.block.f]
     weights = work.losses.groups[0].centred
     times = best({"scan": work.scan, "bare": bare_products(rows, weights)}, sizes.repeats)
     what = f"scan: {sizes.rows:,} rows, d = K = 10, against the two bare float64 products"
@@ -197,7 +197,7 @@ def calibration(sizes: Sizes) -> Result:
     def again() -> None:
         assert len(work.run(scans).patches) == steps
 
-    rows, weights = work.block.f1.astype(np.float64), work.losses.groups[0].centred
+    rows, weights = work.block.f[0].astype(np.float64), work.losses.groups[0].centred
     tall, wide = np.empty((n, len(weights))), np.empty((len(weights), n))
 
     def products(one: Callable[[], object]) -> Callable[[], None]:

@@ -143,4 +143,4 @@ def _softmax(logits: Single) -> Single:
 
 
 def _on_grid(label: npt.NDArray[np.int32], one: Any, two: Any) -> Block:
-    return Block(to_grid(one).astype(np.int32), to_grid(two).astype(np.int32), label)
+    return Block((to_grid(one).astype(np.int32), to_grid(two).astype(np.int32)), label)

@@ -172,7 +172,7 @@ def compared(experiment: Experiment, drawn: Draw) -> list[Compared]:
         warnings.simplefilter("ignore", GridWarning)
         reconciler = experiment.reconciler({"loss": drawn.costs})
     parts = np.where(np.arange(len(drawn.y)) < drawn.fitted, SPLIT.fit, SPLIT.holdout)
-    table = from_numpy(reconciler.columns, drawn.f1, drawn.f2, drawn.y)
+    table = from_numpy(reconciler.columns, [drawn.f1, drawn.f2], drawn.y)
     table = table.append_column(SPLIT.column, pa.array(parts))
 
     def scan(problem: Problem) -> Scan:

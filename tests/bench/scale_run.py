@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from redcal_spark import ReconciledPair, Reconciler
 from redcal_spark.backends.backend import Backend
+from redcal_spark.core.kernel import Rules
 from redcal_spark.core.metrics import Totals
 from redcal_spark.core.packing import pack_changes, unpack_changes
 from redcal_spark.core.patches import PatchLog
@@ -263,7 +264,8 @@ def driver(bench: Bench) -> dict[str, Any]:
 
 def statistics(losses: int, actions: int, classes: int) -> dict[str, Any]:
     """One point of history for some losses: bytes a task sends, and seconds to add them up."""
-    found = Totals.none(data.losses(losses, classes, actions), classes)
+    family = data.losses(losses, classes, actions)
+    found = Totals.none(Rules(family, (0,) * losses, None, False), classes)
     packed = pack_changes([found])
 
     repeats = 20

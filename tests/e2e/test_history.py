@@ -26,7 +26,7 @@ def points(work: Work) -> dict[tuple[str, int], list[Any]]:
     return found
 
 
-def same_as_anew(rows: list[Any], given: Problem, scores_: tuple[Any, Any]) -> None:
+def same_as_anew(rows: list[Any], given: Problem, scores_: tuple[Any, ...]) -> None:
     """One point against the plain functions of the oracle."""
     y = oracle.grid_labels(given)
     acting: dict[str, list[list[int]]] = {}
@@ -60,14 +60,14 @@ def same_as_anew(rows: list[Any], given: Problem, scores_: tuple[Any, Any]) -> N
         )
 
 
-def grids(table: pa.Table, suffix: str = "") -> tuple[Any, Any]:
+def grids(table: pa.Table, suffix: str = "") -> tuple[Any, ...]:
     return (
         oracle.grid_scores(table[f"a{suffix}"].to_pylist()),
         oracle.grid_scores(table[f"b{suffix}"].to_pylist()),
     )
 
 
-def replayed(work: Work, pair: ReconciledPair, steps: int, part: pa.Table) -> tuple[Any, Any]:
+def replayed(work: Work, pair: ReconciledPair, steps: int, part: pa.Table) -> tuple[Any, ...]:
     given = problem(part)
     return oracle.replay(given, pair.log.to_json()[:steps])
 

@@ -46,6 +46,7 @@ step: int64
 round: int64
 kind: string
 model: int32
+other: int32
 loss: string
 a1: int32
 a2: int32

@@ -95,10 +95,10 @@ def test_replay_on_other_unlabelled_rows_is_the_oracles(seed: int) -> None:
 def test_replay_looks_at_no_label_and_leaves_its_input_alone(seed: int) -> None:
     problem, pair = case(seed)
     block = block_of(problem)
-    before = block.f1.copy(), block.f2.copy()
+    before = [f.copy() for f in block.f]
     done = replay(replace(block, y=None), pair.rules, pair.log)
     assert tuple(f.tolist() for f in done.f) == fitted(pair, problem)
-    assert np.array_equal(block.f1, before[0]) and np.array_equal(block.f2, before[1])
+    assert all(map(np.array_equal, block.f, before))
 
 
 @pytest.mark.parametrize("seed", seeds(SEEDS, 28))

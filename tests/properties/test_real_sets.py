@@ -60,7 +60,7 @@ def test_redcal_converges_on_all_rows(name: str) -> None:
     data, pair, new = whole(name)
     assert (pair.status, pair.rows) == ("converged", len(data.y))
     assert pair.log and pair.binary == (name == "nfl_elo")
-    block = Block(on_grid(data.f1), on_grid(data.f2), data.y.astype(np.int32))
+    block = Block((on_grid(data.f1), on_grid(data.f2)), data.y.astype(np.int32))
     scores = check_brier(block, pair.rules, pair.log, error=exact_error)
     for replayed, applied, old in zip(scores, new, (data.f1, data.f2), strict=True):
         assert np.array_equal(replayed, on_grid(applied))
@@ -72,8 +72,10 @@ def test_redcal_converges_on_all_rows(name: str) -> None:
 def test_no_event_of_mass_eta_is_left(name: str) -> None:
     data, pair, new = whole(name)
     y = data.y.astype(np.int32)
-    start = Metrics(measure(Block(on_grid(data.f1), on_grid(data.f2), y), pair.rules), pair.losses)
-    end = Metrics(measure(Block(on_grid(new[0]), on_grid(new[1]), y), pair.rules), pair.losses)
+    start = Metrics(
+        measure(Block((on_grid(data.f1), on_grid(data.f2)), y), pair.rules), pair.losses
+    )
+    end = Metrics(measure(Block((on_grid(new[0]), on_grid(new[1])), y), pair.rules), pair.losses)
     losses, eta = range(len(pair.losses)), oracle.exact(0.01)
     assert max(start.largest_event(loss) for loss in losses) >= eta
     assert max(end.largest_event(loss) for loss in losses) < eta

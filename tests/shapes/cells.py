@@ -66,7 +66,7 @@ class Bench(Work):
 
     def log(self) -> PatchLog:
         """The patches that the run wrote."""
-        return log_of(self.table(self.tree["output"]["table"] + "_patches"))
+        return log_of(self.table(self.tree["output"]["table"] + "_patches"), 2)
 
 
 def refusal(told: Told, naming: str) -> str | None:

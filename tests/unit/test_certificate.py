@@ -532,7 +532,8 @@ def test_patching_the_model_that_is_less_wrong_shows_on_the_rows() -> None:
         rows = found.rows_of(first)
         phi = found.rounded_mean(found.residual_sums(other, rows), len(rows))
         if any(phi):
-            pair = replace(with_log(run.pair, [first | {"model": other, "phi": phi}]), status="cut")
+            new = first | {"model": other, "other": first["model"], "phi": phi}
+            pair = replace(with_log(run.pair, [new]), status="cut")
             assert "patch 0: the other model was more wrong" in run.recheck(pair)
             tried += 1
     assert tried

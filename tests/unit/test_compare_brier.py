@@ -16,7 +16,7 @@ from tests.helpers import fit_gathered, gather
 def test_one_column_has_the_mean_square() -> None:
     one, two, y = np.array([0.25, 0.5]), np.array([0.75, 0.5]), np.array([0, 1])
     reconciler = Reconciler(losses={"l": [[0, 1], [1, 0]]}, alpha=0.9, eta=0.9, threads=1)
-    table = from_numpy(reconciler.columns, one, two, y)
+    table = from_numpy(reconciler.columns, [one, two], y)
     gathered, layout = gather(reconciler, batches(table), table.schema)
     pair = fit_gathered(reconciler, gathered, layout)
     points = history(gathered.fit.totals, gathered.fit.scans, pair.rules, pair.log)

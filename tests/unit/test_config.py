@@ -632,6 +632,8 @@ def test_the_record_has_every_default(load: Load) -> None:
             "weight_unit": 1.0,
             "model_1": "scores_a",
             "model_2": "scores_b",
+            "models": None,
+            "missing_model": "error",
             "join": "error",
             "classes": None,
             "on_bad_rows": "error",
@@ -908,7 +910,15 @@ def test_the_reference_has_every_key_with_its_comment() -> None:
 
 def test_the_reference_shows_the_defaults() -> None:
     tree = yaml.safe_load((CONF / "reference.yaml").read_text())
-    examples = {"id", "classes", "split", "alpha", "eta"}  # marked as such in the file
+    examples = {
+        "id",
+        "model_1",
+        "model_2",
+        "classes",
+        "split",
+        "alpha",
+        "eta",
+    }  # marked as such in the file
     for name in SECTIONS["Config"].model_fields.keys() - {"losses"}:
         section: Any = Config.model_fields[name].annotation
         assert issubclass(section, Section)

@@ -186,7 +186,7 @@ def test_the_choice_of_the_model_beyond_2000_rows() -> None:
     loss = Loss.of("l", [[0, 1], [1, 0]])
     labels = np.array([n * ONE, 0], dtype=np.int64)
     scores = np.array([[1, n * ONE], [0, n * ONE]], dtype=np.int64)
-    sums = Sums(labels, scores[0], scores[1])
+    sums = Sums(labels, scores)
     contrast = loss.quantised[0] - loss.quantised[1]
     with np.errstate(over="ignore"):
         naive = [abs(int((sums.residual(i) * contrast).sum())) for i in (1, 2)]
@@ -205,7 +205,7 @@ def test_float64_could_not_choose_the_model_either() -> None:
     labels = np.array([n * ONE, 0], dtype=np.int64)
     for scores, model in (([[1, 0], [0, 0]], 2), ([[0, 0], [1, 0]], 1), ([[1, 0], [1, 0]], 1)):
         one, two = (np.array(s, dtype=np.int64) for s in scores)
-        sums = Sums(labels, one, two)
+        sums = Sums(labels, np.stack([one, two]))
         floats = [abs(float((labels - s).astype(float) @ [-ONE, ONE])) for s in (one, two)]
         assert floats[0] == floats[1]
         assert more_wrong(sums, loss, Disagreement(0, 0, 1)) == model

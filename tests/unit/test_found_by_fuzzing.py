@@ -357,7 +357,7 @@ def test_thousands_of_mistakes_are_told_at_once(
 
 def test_new_columns_of_many_losses_are_compared_at_once() -> None:
     losses = LossFamily.of({f"l{i}": [[0, 1], [1, 0]] for i in range(2_000)})
-    names = OutputNames(Columns("a", "b"), losses)
+    names = OutputNames(Columns(("a", "b")), losses)
     start = time.process_time()
     names.check([], False, "x")
     assert time.process_time() - start < 2

@@ -13,6 +13,7 @@ import pytest
 from redcal_spark import Reconciler
 from redcal_spark.certificate.certify import certify
 from redcal_spark.core.history import Point, history
+from redcal_spark.core.kernel import Rules
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.metrics import Totals
 from redcal_spark.core.parameters import Parameters, auto_beta
@@ -103,7 +104,7 @@ def test_ties_go_to_the_shortest() -> None:
 
     def point(steps: int, wrong: int) -> Point:
         """Of 10 rows of class 0 so many are taken for class 1, by both models."""
-        totals = Totals.none(losses, 2)
+        totals = Totals.none(Rules(losses, (0,) * len(losses), None, False), 2)
         labels = np.array([[(10 - wrong) * ONE, 0], [wrong * ONE, 0]])
         optimum = np.array([[10 * ONE, 0], [0, 0]])
         new = replace(totals, rows=10, labels=(labels, labels), optimum=optimum)
@@ -124,7 +125,7 @@ def test_losses_weigh_alike_whatever_their_units() -> None:
     seen = []
     for scale in (1, 10**6):
         losses = LossFamily.of({"small": [[0, 1], [1, 0]], "large": [[0, scale], [scale, 0]]})
-        totals = Totals.none(losses, 2)
+        totals = Totals.none(Rules(losses, (0,) * len(losses), None, False), 2)
         labels = np.array([[6, 0], [4, 0], [3, 0], [7, 0]]) * ONE
         optimum = np.array([[10, 0], [0, 0], [10, 0], [0, 0]]) * ONE
         new = replace(totals, rows=10, labels=(labels, labels), optimum=optimum)

@@ -469,15 +469,15 @@ def test_brier_scores_of_many_classes_do_not_overflow() -> None:
     costs[1, ::2], costs[0, 1::2] = 1, 1
     problem_losses = Loss.of("t", costs.tolist())
     rules = Rules(LossFamily([problem_losses]), (0,), None, False)
-    first = Rows(Block(f1, f2, y), rules)
+    first = Rows(Block((f1, f2), y), rules)
     actions = [int(first.actions[i][0, 0]) for i in (0, 1)]
     patch = Patch(
-        *(0, None, "calibrate", 1, "t", None, None, actions[0], None, None, n, (-ONE,) * d)
+        *(0, None, "calibrate", 1, None, "t", None, None, actions[0], None, None, n, (-ONE,) * d)
     )
     cut = segments([patch], n)
-    [change] = Measured(cut, rules, d, Holdout(vectors=False)).changes(Block(f1, f2, y))
+    [change] = Measured(cut, rules, d, Holdout(vectors=False)).changes(Block((f1, f2), y))
     assert change.paired is not None
-    after = Rows(Block(f1, f2, y), rules)
+    after = Rows(Block((f1, f2), y), rules)
     after.apply(patch)
     label = np.zeros((n, d), object)
     label[np.arange(n), y] = ONE
@@ -501,6 +501,6 @@ def test_sums_that_no_rows_have_are_refused() -> None:
         level.mean(Moments(10, 9), Range(1, 0), 11)
     with pytest.raises(ValueError, match="not the sums"):
         level.mean(Moments(0, 0), Range(1, 0), 1)
-    assert Paired.nothing(False, 1) + Paired.nothing(False, 1) == Paired.nothing(False, 1)
+    assert Paired.nothing(False, 1, 2) + Paired.nothing(False, 1, 2) == Paired.nothing(False, 1, 2)
     with pytest.raises(ValueError, match="vectors on some"):
-        Paired.nothing(False, 1) + Paired.nothing(True, 1)
+        Paired.nothing(False, 1, 2) + Paired.nothing(True, 1, 2)

@@ -18,7 +18,7 @@ from tests.oracle import FIELDS, ONE, Grid, Patch, Problem
 TWO = [(0.2, 0.1, 100, "0.18", "0.10"), (0.4, 0.2, 50, "0.32", "0.20")]
 
 
-def metrics(problem: Problem, scores: tuple[Grid, Grid] | None = None) -> Metrics:
+def metrics(problem: Problem, scores: tuple[Grid, ...] | None = None) -> Metrics:
     """What the package measures on the problem's rows, or on the same rows with other scores."""
     rows = problem if scores is None else with_scores(problem, *scores)
     model, found, _ = gathered(replace(rows, losses=problems.ZERO_ONE))

@@ -128,7 +128,7 @@ def test_totals_add_up_and_can_be_taken_away(seed: int) -> None:
     parts = [measure(piece, rules) for piece in block.pieces(3)]
     total = sum(parts[1:], parts[0])
     assert by_package(problem, total, model.losses) == by_package(problem, whole, model.losses)
-    rest = total - parts[0] + parts[0] + Totals.none(model.losses, block.n_classes)
+    rest = total - parts[0] + parts[0] + Totals.none(rules, block.n_classes)
     assert by_package(problem, rest, model.losses) == by_package(problem, whole, model.losses)
 
 
@@ -191,11 +191,11 @@ def test_the_optimum_takes_no_more_memory_than_the_losses() -> None:
 
 
 def calibration(step: int, round: int | None, model: int = 1) -> Patch:
-    return Patch(step, round, "calibrate", model, "l", None, None, 0, None, None, 1, (1, 0))
+    return Patch(step, round, "calibrate", model, None, "l", None, None, 0, None, None, 1, (1, 0))
 
 
 def opening(step: int, round: int) -> Patch:
-    return Patch(step, round, "reconcile", 1, "l", 0, 1, None, None, None, 1, (1, 0))
+    return Patch(step, round, "reconcile", 1, 2, "l", 0, 1, None, None, None, 1, (1, 0))
 
 
 def test_history_is_cut_at_the_ends_of_rounds() -> None:

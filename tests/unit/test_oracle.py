@@ -29,6 +29,8 @@ def brier(f: Grid, y: Grid) -> Fraction:
 
 def patch(**fields: Any) -> Patch:
     """A log line with the fields that apply."""
+    if fields["kind"] != "calibrate":
+        fields.setdefault("other", 3 - fields["model"])
     return {name: fields.get(name) for name in oracle.FIELDS}
 
 

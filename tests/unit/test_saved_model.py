@@ -68,6 +68,7 @@ def put(data: Any, place: Place, value: Any) -> Any:
 
 
 MISSING = object()
+TWO = ("model_1", "model_2")
 
 
 # Patches
@@ -75,7 +76,7 @@ MISSING = object()
 
 def test_fields_of_a_patch_in_their_order() -> None:
     assert (
-        *("step", "round", "kind", "model", "loss", "a1", "a2"),
+        *("step", "round", "kind", "model", "other", "loss", "a1", "a2"),
         *("action", "coordinate", "direction", "rows", "phi"),
     ) == FIELDS
 
@@ -104,8 +105,8 @@ def test_a_patch_can_be_made_of_its_event(algorithm: str) -> None:
 
 def test_a_patch_by_hand() -> None:
     line = (
-        '{"step": 0, "round": 0, "kind": "score", "model": 1, "loss": null, "a1": null, '
-        '"a2": null, "action": null, "coordinate": 1, "direction": "<", "rows": 10, '
+        '{"step": 0, "round": 0, "kind": "score", "model": 1, "other": 2, "loss": null, '
+        '"a1": null, "a2": null, "action": null, "coordinate": 1, "direction": "<", "rows": 10, '
         '"phi": [13631488]}'
     )
     assert fit(problems.theorem_1(phi=0.2)).log[0].to_line() == line
@@ -138,7 +139,13 @@ def test_a_file_of_the_first_release_still_loads_and_says_the_same() -> None:
     assert newest.pop("weights") is None
     assert newest["columns"].pop("weight") is None
     assert newest["columns"].pop("weight_unit") == 1
-    assert newest | {"schema_version": 2} == pair.to_json(2)
+    assert newest["columns"].pop("models") == [known["model"]["columns"][k] for k in TWO]
+    assert newest["columns"].pop("model_names") is None
+    assert newest["columns"] == {k: x for k, x in newer["columns"].items() if k not in TWO}
+    for patch, old in zip(newest["log"], newer["log"], strict=True):
+        other = patch.pop("other")
+        assert patch == old
+        assert other == (None if patch["kind"] == "calibrate" else 3 - patch["model"])
     assert digest(pair.to_json(1)) == digest(known["model"])  # which checkpoints know it by
 
 

@@ -14,7 +14,7 @@ from redcal_spark.backends.threads import blas, cores, ordered
 from redcal_spark.core.buffers import Buffers
 from redcal_spark.core.events import Disagreement
 from redcal_spark.core.fixed_point import Ints
-from redcal_spark.core.kernel import BlockScan, Index, Rules, classify, event_counts
+from redcal_spark.core.kernel import BlockScan, Index, Rules, classify, event_counts, no_events
 from redcal_spark.core.metrics import Totals
 from redcal_spark.core.patches import Patch
 from redcal_spark.core.rows import Rows
@@ -72,6 +72,10 @@ class LocalEngine:
                 count += more
 
     @property
+    def models(self) -> int:
+        return self.rules.models
+
+    @property
     def held_rows(self) -> int:
         return sum(map(len, self._parts))
 
@@ -85,7 +89,8 @@ class LocalEngine:
     def freeze(self, event: Disagreement | None) -> LocalRegion:
         if event is None:
             return self._region(self._parts, self._settle)
-        rows = int(self._counts[event.loss][event.a1, event.a2])
+        pair = self.rules.pairs.index(event.pair)
+        rows = int(self._counts[event.loss][pair, event.a1, event.a2])
         return self._gathered(rows, lambda part: part.in_event(event))
 
     def replay(self, log: Sequence[Patch]) -> LocalRegion | None:
@@ -128,7 +133,7 @@ class LocalEngine:
         new = self._gap_sums([j])
         fresh = new.to_arrays()
         for name, old in known.to_arrays().items():
-            old[:, j] = fresh[name][:, j]
+            old[..., j] = fresh[name][..., j]
 
     def close(self) -> None:
         self._parts, self._rooms = [], []
@@ -166,6 +171,7 @@ class LocalEngine:
     def _closed(self, change: Totals | None) -> None:
         if self.totals is not None and change is not None:
             self.totals += change
+        # a row is in at most one event of a loss and a pair: so many are active at most
         if 2 * sum(int(c.sum()) for c in self._counts) < self._held_weight:
             self.compact()
 
@@ -181,8 +187,8 @@ class LocalEngine:
         return self._parts[0].f[0].shape[1] if self._parts else 0
 
     def _gap_sums(self, coordinates: Iterable[int]) -> GapSums:
-        wanted, shape = list(coordinates), (2, self._n_classes())
-        empty = GapSums(*(np.zeros(shape, np.int64) for _ in range(4)))
+        wanted = list(coordinates)
+        empty = GapSums.none(len(self.rules.pairs), self._n_classes())
         sums = self._each(lambda part: gap_sums(part.current(), self.rules, wanted), self._parts)
         return sum(sums, empty)
 
@@ -191,7 +197,7 @@ class LocalEngine:
         self._count()
 
     def _count(self) -> None:
-        zero = [np.zeros((x.n_actions, x.n_actions), np.int64) for x in self.rules.losses.losses]
+        zero = no_events(self.rules)
         counts = [event_counts(part.events, self.rules.losses, part.w) for part in self._parts]
         self._counts = [sum(c, start) for start, *c in zip(zero, *counts, strict=True)]
 
@@ -207,7 +213,7 @@ def _put_back(gathered: tuple[Rows, list[_Place]]) -> list[Ints]:
     before = event_counts(piece.events, piece.rules.losses, piece.w)
     _, piece.events = classify(piece.current(), piece.rules)
     after = event_counts(piece.events, piece.rules.losses, piece.w)
-    models = [model for model in (1, 2) if piece.touched[model - 1].any()]
+    models = [model for model, touched in enumerate(piece.touched, 1) if touched.any()]
     start = 0
     for part, rows in places:
         part.put(rows, piece, slice(start, start + len(rows)), models)

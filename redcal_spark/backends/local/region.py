@@ -12,7 +12,7 @@ import numpy as np
 
 from redcal_spark.core.fixed_point import Ints
 from redcal_spark.core.kernel import event_counts
-from redcal_spark.core.metrics import Totals, brier_sum, pair_counts
+from redcal_spark.core.metrics import Totals, brier_sum, event_rows, pair_counts
 from redcal_spark.core.patches import Patch
 from redcal_spark.core.rows import Rows
 from redcal_spark.core.sums import Residuals, Sums, patch_residuals, residuals, sums
@@ -73,11 +73,13 @@ class LocalRegion:
     # --- for those who watch --------------------------------------------------------------------
 
     def _counts(self) -> list[Ints]:
-        """Of the rows here, whose events are up to date: pairs of actions per loss, then events."""
+        """Of the rows here, whose events are up to date: as in the totals, one after another."""
 
         def counted(piece: Rows) -> list[Ints]:
             losses, w = piece.rules.losses, piece.w
-            return pair_counts(piece.actions, losses, w) + event_counts(piece.events, losses, w)
+            pairs, apart = pair_counts(piece.actions, losses, w)
+            events = event_counts(piece.events, losses, w)
+            return [apart, event_rows(piece.events, events, losses, w), *pairs, *events]
 
         counts = self._spread(counted, self._pieces)
         return [np.sum(parts, axis=0) for parts in zip(*counts, strict=True)]
@@ -95,15 +97,22 @@ class LocalRegion:
 
     def _change(self) -> Totals:
         """What was done to the totals. A model that was not patched need not be looked at."""
-        nothing = Totals.none(self._pieces[0].rules.losses, self._pieces[0].f[0].shape[1])
+        nothing = Totals.none(self._pieces[0].rules, self._pieces[0].f[0].shape[1])
         models: list[list[Any]] = [[0, sums, sums] for sums in nothing.labels]
         for model, before in self._models_before.items():
             after = self._of_model(model)
             models[model - 1] = [new - old for new, old in zip(after, before, strict=True)]
         brier, labels, scores = zip(*models, strict=True)
         both = zip(self._counts(), self._counts_before, strict=True)
-        counts, n = [new - old for new, old in both], len(nothing.pairs)
-        pairs, events = tuple(counts[:n]), tuple(counts[n:])
+        apart, in_event, *counts = (new - old for new, old in both)
+        n = len(nothing.pairs)
         return replace(
-            nothing, brier=brier, labels=labels, scores=scores, pairs=pairs, events=events
+            nothing,
+            brier=brier,
+            labels=labels,
+            scores=scores,
+            pairs=tuple(counts[:n]),
+            events=tuple(counts[n:]),
+            apart=apart,
+            in_event=in_event,
         )

@@ -112,11 +112,16 @@ class DeltaRsStore(LocalSmallTables):
         commit: Commit,
     ) -> int:
         def put(table: str, rows: pa.RecordBatchReader) -> None:
+            changes: Literal["overwrite", "merge"] | None = None
+            if mode == "overwrite":
+                changes = "overwrite"
+            elif (old := self.existing(table)) is not None and old.is_earlier(rows.schema):
+                changes = "merge"
             write_deltalake(
                 table,
                 rows,
                 mode=mode,
-                schema_mode="overwrite" if mode == "overwrite" else None,
+                schema_mode=changes,
                 commit_properties=properties(commit),
             )
 

@@ -23,10 +23,8 @@ from pyarrow import fs
 from redcal_spark.core.additive import Array
 from redcal_spark.core.blocks import Block
 from redcal_spark.core.groups import Grouping, Groups
-from redcal_spark.core.kernel import Index
-from redcal_spark.core.losses import LossFamily
+from redcal_spark.core.kernel import Events, Index, Rules
 from redcal_spark.core.packing import pack, packed_parts, unpack
-from redcal_spark.core.responses import Actions
 from redcal_spark.errors import ScratchError
 
 Batches = Iterable[pa.RecordBatch]
@@ -104,7 +102,8 @@ def read_cells(folder: str, cells: Sequence[Cell]) -> Iterator[tuple[Cell, memor
             if cell.file != name:
                 if file is not None:
                     file.close()
-                name, file = cell.file, _opened(system, f"{path}/{cell.file}")
+                name, file = cell.file, None  # closed once, also where the next one is lost
+                file = _opened(system, f"{path}/{name}")
             assert file is not None
             data = file.read_at(cell.length, cell.start)
             if len(data) != cell.length:
@@ -249,19 +248,19 @@ FROM_ROWS, AS_ROWS = FromRows(), SinkOf()
 class Packer:
     """Collects rows of one kind and puts them into a sink as cells of a few MB.
 
-    losses: rows are sorted by the group of their events, and the groups counted.
+    rules: rows are sorted by the group of their events, and the groups counted.
     """
 
-    def __init__(self, kind: str, sink: Sink, losses: LossFamily | None = None):
-        self.groups = None if losses is None else Groups.none(losses)
+    def __init__(self, kind: str, sink: Sink, rules: Rules | None = None):
+        self.groups = None if rules is None else Groups.none(rules)
         self._kind, self._sink = kind, sink
-        self._grouping = None if losses is None else Grouping(losses)
-        self._most = BLOCK_BYTES if losses is None else SORTED_BYTES
-        self._waiting: list[tuple[Block, Actions | None]] = []
+        self._grouping = None if rules is None else Grouping(rules)
+        self._most = BLOCK_BYTES if rules is None else SORTED_BYTES
+        self._waiting: list[tuple[Block, Events | None]] = []
         self._size = 0
 
-    def add(self, block: Block, events: Actions | None = None) -> Iterator[pa.RecordBatch]:
-        """events: loss x row, where rows are grouped."""
+    def add(self, block: Block, events: Events | None = None) -> Iterator[pa.RecordBatch]:
+        """events: where rows are grouped."""
         if not block.rows:
             return
         size = rows_in(self._most, block)
@@ -270,7 +269,7 @@ class Packer:
             piece = block.take(part)
             if self._size + piece.nbytes > self._most:
                 yield from self.flush()
-            self._waiting.append((piece, None if events is None else events[:, part]))
+            self._waiting.append((piece, None if events is None else events[:, :, part]))
             self._size += piece.nbytes
 
     def flush(self) -> Iterator[pa.RecordBatch]:
@@ -282,7 +281,7 @@ class Packer:
         if self._grouping is None or self.groups is None:
             yield from self._sink.put(self._kind, 0, block)
             return
-        codes = np.concatenate(events, axis=1)
+        codes = np.concatenate(events, axis=2)
         groups = self._grouping.of(codes)
         self._grouping.count(groups, codes, self.groups, block.w)
         yield from self._sorted(block, groups)
@@ -323,8 +322,8 @@ def add_groups(one: dict[str, Array], two: dict[str, Array]) -> dict[str, Array]
     return {"rows": one["rows"] + two["rows"], "places": places, "counts": counts}
 
 
-def dense_groups(known: dict[str, Array], losses: LossFamily) -> Groups:
-    groups = Groups.none(losses)
+def dense_groups(known: dict[str, Array], rules: Rules) -> Groups:
+    groups = Groups.none(rules)
     groups.rows[:] = known["rows"]
     groups.counts.reshape(-1)[known["places"]] = known["counts"]
     return groups

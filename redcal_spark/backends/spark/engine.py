@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from redcal_spark.algorithms.engine import Region
 from redcal_spark.backends.counters import Pass
 from redcal_spark.backends.local.engine import LocalEngine
@@ -20,7 +18,7 @@ from redcal_spark.core.additive import Array
 from redcal_spark.core.events import Disagreement
 from redcal_spark.core.fixed_point import Ints
 from redcal_spark.core.groups import Grouping
-from redcal_spark.core.kernel import Rules
+from redcal_spark.core.kernel import Rules, no_events
 from redcal_spark.core.metrics import Totals
 from redcal_spark.core.patches import Patch
 from redcal_spark.core.sums import GapSums, Residuals, Sums
@@ -68,6 +66,10 @@ class SparkEngine:
             self._hand_over(totals)
 
     @property
+    def models(self) -> int:
+        return self._stored.rules.models
+
+    @property
     def totals(self) -> Totals | None:
         return None if self._lazy is None else self._lazy.held.totals
 
@@ -89,7 +91,7 @@ class SparkEngine:
             self._counts = self._written_counts()
             return
         self._counts = _event_counts(self._stored.ask("events"), self._stored.rules)
-        # A row may be in an event of several losses, so this is at least what is active.
+        # A row may be in events of several losses and pairs, so this is at least what is active.
         if 0 < sum(int(c.sum()) for c in self._counts) <= self._room.rows * self._room.weight:
             self._regroup()
 
@@ -115,7 +117,7 @@ class SparkEngine:
             )
 
     def _written_counts(self) -> list[Ints]:
-        grouping = Grouping(self._stored.rules.losses)
+        grouping = Grouping(self._stored.rules)
         return grouping.by_loss(self._stored.groups.counts.sum(axis=0))
 
     def _leave(self) -> None:
@@ -259,5 +261,4 @@ class _Recorded:
 
 
 def _event_counts(counts: dict[str, Array], rules: Rules) -> list[Ints]:
-    none = [np.zeros((x.n_actions, x.n_actions), np.int64) for x in rules.losses.losses]
-    return [counts.get(f"events.{i}", zero) for i, zero in enumerate(none)]
+    return [counts.get(f"events.{i}", zero) for i, zero in enumerate(no_events(rules))]

@@ -47,11 +47,11 @@ class LazyEngine:
         totals: Totals | None = None,
         counters: Counters | None = None,
     ):
-        groups = written.told.groups(rules.losses)
+        groups = written.told.groups(rules)
         self._written, self._rules, self._threads = written, rules, threads
         self._most, self._large = most, large
         self._counters = counters or Counters()
-        self._grouping = Grouping(rules.losses)
+        self._grouping = Grouping(rules)
         self._rows, self._counts = groups.rows, groups.counts  # of what was not taken over yet
         self._left: Ints = self._counts.sum(axis=0)
         self.held = LocalEngine((), rows, rules, threads, totals)
@@ -62,8 +62,7 @@ class LazyEngine:
 
     def freeze(self, event: Disagreement) -> LocalRegion | None:
         """The event's rows, all at the driver; None if they are too many."""
-        number = self._grouping.number(event.loss, event.a1, event.a2)
-        wanted = np.flatnonzero(self._counts[:, number])
+        wanted = np.flatnonzero(self._counts[:, self._grouping.number(event)])
         if len(wanted) and not self._take(wanted):
             return None
         return self.held.freeze(event)

@@ -89,11 +89,12 @@ class SparkScan:
     @property
     def row_bytes(self) -> int:
         """Of a row at the driver: packed, its actions, and its events."""
-        d, losses = self.layout.n_classes, self._rules.losses
-        known = 2 * losses.action_type.itemsize + losses.event_type.itemsize
+        d, losses, models = self.layout.n_classes, self._rules.losses, self._rules.models
+        events = len(self._rules.pairs) * losses.event_type.itemsize
+        known = models * losses.action_type.itemsize + events
         label = 4 * d if self.layout.label == "vector" else 4
         weight = 0 if self.layout.columns.weight is None else 8
-        return 8 * d + label + weight + known * len(losses)
+        return 4 * d * models + label + weight + known * len(losses)
 
     @property
     def fits_the_driver(self) -> bool:
@@ -162,7 +163,7 @@ class SparkScan:
         pairing = Holdout(self.layout.label == "vector", heaviest)
         cut = segments(pair.log, self.gathered.fit.counted)
         patches = tuple(tuple(segment) for segment in cut)
-        nothing = Totals.none(pair.rules.losses, self.layout.n_classes)
+        nothing = Totals.none(pair.rules, self.layout.n_classes)
         told = Statistics("changes", len(cut) * len(kinds) * len(pack_changes([nothing])))
         changes: dict[str, list[list[Totals]]] = {name: [] for name in kinds}
         frame = merged(

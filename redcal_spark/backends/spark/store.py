@@ -203,7 +203,9 @@ class SparkStore(SparkSmallTables):
         """Write rows that are at the driver, into one file."""
         if (quick := self.quick(name)) is not None:
             return quick.write(name, schema, batches, mode, commit)
-        return self.write_frame(name, self.frame_of(schema, batches).coalesce(1), mode, commit)
+        rows = self.frame_of(schema, batches).coalesce(1)
+        evolve = (old := self.existing(name)) is not None and old.is_earlier(schema)
+        return self.write_frame(name, rows, mode, commit, evolve=evolve)
 
     def write_frame(
         self, name: str, frame: DataFrame, mode: Mode, commit: Commit, *, evolve: bool = False

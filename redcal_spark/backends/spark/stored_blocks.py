@@ -36,7 +36,7 @@ class Stored:
     @property
     def groups(self) -> Groups:
         """Of the rows as they were written."""
-        return self.written.told.groups(self.rules.losses)
+        return self.written.told.groups(self.rules)
 
     def ask(self, question: Question, model: int = 0) -> dict[str, Array]:
         """One pass: statistics of the rows as patched so far."""

@@ -58,7 +58,7 @@ def stream_of(
         )
     if given.version is not None:
         problems.append("input.version: a fixed version gets no new rows; leave it out")
-    if any(given.score_table(number) is not None for number in (1, 2)):
+    if any(given.score_table(number) is not None for number in range(1, given.n_models + 1)):
         problems.append("input: a stream reads one table; join the scores into it first")
     checkpoint = config.output.checkpoint
     if checkpoint is None and Place(target.table).is_path:

@@ -78,8 +78,8 @@ class ScanTask:
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         scanner = self.scanner
         total = ScanResult.nothing(scanner.rules, scanner.layout.n_classes)
-        sink, losses = self.sink(), scanner.rules.losses if scanner.by_event else None
-        packers = Packer("fit", sink, losses), Packer("holdout", sink)
+        sink, rules = self.sink(), scanner.rules if scanner.by_event else None
+        packers = Packer("fit", sink, rules), Packer("holdout", sink)
         for batch in batches if self.reader is None else self.reader(batches):
             rows = dense_batch(batch.rename_columns(self.names), self.vectors)
             result = scanner((None, rows))  # a task cannot know the numbers of its rows
@@ -114,7 +114,7 @@ class BlockState:
         return rows
 
     def rows_of(self, packed: Any, model: int) -> Rows:
-        """The same in a region: all rows are in it, and the other model does not matter."""
+        """The same in a region: all rows are in it, and the other models do not matter."""
         mine = [patch for patch in self.patches if patch.model == model]
         rows = Rows.of_model(unpack_block(packed), self.rules, model, own=not mine)
         for patch in mine:
@@ -159,8 +159,8 @@ class KeepTask:
     sink: SinkOf = AS_ROWS
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        sink, losses = self.sink(), self.state.rules.losses
-        packer = Packer("fit", sink, losses if self.keep == "active" else None)
+        sink, rules = self.sink(), self.state.rules
+        packer = Packer("fit", sink, rules if self.keep == "active" else None)
         total: dict[str, Array] = {}
         count = size = 0
         for _, packed in self.source(batches):

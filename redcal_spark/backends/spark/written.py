@@ -30,7 +30,7 @@ from redcal_spark.backends.spark.cells import (
 from redcal_spark.backends.spark.parallelism import cores
 from redcal_spark.backends.spark.tasks import CellSource
 from redcal_spark.core.groups import Groups
-from redcal_spark.core.losses import LossFamily
+from redcal_spark.core.kernel import Rules
 
 TaskOf = Callable[[CellSource], Callable[[Batches], Iterator[pa.RecordBatch]]]  # and its cells
 SHARE = 64 * 2**20  # bytes of cells that a task goes over, at most
@@ -58,9 +58,9 @@ class Told:
                 more = unpack_groups(data)
                 self._groups = more if self._groups is None else add_groups(self._groups, more)
 
-    def groups(self, losses: LossFamily) -> Groups:
+    def groups(self, rules: Rules) -> Groups:
         """Of the fitting rows, if they were grouped."""
-        return Groups.none(losses) if self._groups is None else dense_groups(self._groups, losses)
+        return Groups.none(rules) if self._groups is None else dense_groups(self._groups, rules)
 
 
 class Written(Protocol):

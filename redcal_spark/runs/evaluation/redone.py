@@ -115,14 +115,16 @@ def columns_of(job: Job, row: RunRow) -> Columns:
     """What is where in the rows of a run, by its model; by the configuration if it has none."""
     recorded = (plain(row.model) or {}).get("columns")
     given = job.config.input
+    known = recorded if isinstance(recorded, dict) else {}
+    models = known.get("models") or [known.get(f"model_{i}") for i in (1, 2)]
     names: list[Any] = []
-    for model in (1, 2):
-        known = recorded.get(f"model_{model}") if isinstance(recorded, dict) else None
-        own = known or given.score_columns(model)
+    for model in range(1, given.n_models + 1):
+        own = models[model - 1] if model <= len(models) else None
+        own = own or given.score_columns(model)
         plain_list = [own] if isinstance(own, str) else list(own)
         names.append(plain_list[0] if len(plain_list) == 1 else tuple(plain_list))
     return Columns(
-        *(names[0], names[1], given.label, given.id, given.classes),
+        *(tuple(names), given.label, given.id, given.classes, given.model_names),
         weight=given.weight,
         weight_unit=given.weight_unit,
     )

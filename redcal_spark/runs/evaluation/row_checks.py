@@ -106,8 +106,7 @@ def written_totals(job: Job, rows: Table) -> dict[str, Totals]:
     new = OutputNames(names, problem.losses, job.config.output.suffix)
     columns = replace(
         names,
-        model_1=_same_form(names.model_1, new.of_model(1)),
-        model_2=_same_form(names.model_2, new.of_model(2)),
+        models=tuple(_same_form(own, new.of_model(i)) for i, own in enumerate(names.models, 1)),
     )
     scan = job.scan_table(rows, replace(problem, columns=columns))
     scan.close()
