@@ -45,7 +45,7 @@ class BadRow:
             return ""
         if self.unit < FINEST:
             return (
-                f"; they have too many digits: round them to multiples of 0.001, say, and set "
+                f"; they have too many digits: round them to three decimals, say, and set "
                 f"{setting('weight_unit', 0.001)}"
             )
         return f"; {setting('weight_unit', float(self.unit))} would do"

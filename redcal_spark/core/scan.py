@@ -160,7 +160,7 @@ def check_weight(total: int, where: str, column: str | None) -> None:
         raise InputError(
             f"{where}: the weights in column {column!r} add up to {total:,} times "
             f"{setting('weight_unit')} or more; exact sums need less than 2^37: round the weights "
-            f"to multiples of a larger unit, and set {setting('weight_unit')} to it"
+            f"to fewer decimals, and set {setting('weight_unit')} to the last of them"
         )
 
 

@@ -131,6 +131,25 @@ def scanning(sizes: Sizes) -> Result:
     return Result([Ratio(what, times["scan"], times["bare"], "cost", 4.5)])
 
 
+def weighted(sizes: Sizes) -> Result:
+    """A fit of weighted rows against the same rows without weights."""
+    work = ten_by_ten(sizes)
+    y, scores = work.block.y, [from_grid(f) for f in work.block.f]
+    w = np.random.default_rng(5).integers(1, 9, sizes.rows)
+    public = Reconciler(
+        losses=work.losses, alpha=ALPHA, eta=ETA, beta=BETA, max_steps=200, threads=1
+    )
+    times = best(
+        {
+            "weighted": lambda: public.fit(scores[0], scores[1], y, weight=w),
+            "bare": lambda: public.fit(scores[0], scores[1], y),
+        },
+        sizes.fits,
+    )
+    what = f"fit with weights: {sizes.rows:,} rows, d = K = 10, against the rows without"
+    return Result([Ratio(what, times["weighted"], times["bare"], "cost")])
+
+
 def threads(sizes: Sizes) -> Result:
     """The scan on two cores, by threads and by processes that share nothing."""
     work = ten_by_ten(sizes)
@@ -283,6 +302,7 @@ def bare_products(models: Sequence[Floats], weights: Floats) -> Callable[[], Non
 MEASUREMENTS: dict[str, Callable[[Sizes], Result]] = {
     "fit": fit,
     "scan": scanning,
+    "weights": weighted,
     "threads": threads,
     "calibration": calibration,
     "losses": ten_losses,

@@ -159,7 +159,7 @@ def test_what_is_known_of_all_weights_adds_up() -> None:
         (
             [1 / 3, 2.0],
             "1 row with a weight that is no multiple of 1; first: row 0: 0.3333333333333333; they "
-            "have too many digits: round them to multiples of 0.001, say, and set "
+            "have too many digits: round them to three decimals, say, and set "
             "weight_unit=0.001",
         ),
     ],
