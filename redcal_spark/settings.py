@@ -30,6 +30,7 @@ KEYS = {
     "classes": "input.classes",
     "weight": "input.weight",
     "weight_unit": "input.weight_unit",
+    "segments": "input.segments",
     "on_bad_rows": "input.on_bad_rows",
     "algorithm": "reconcile.algorithm",
     "alpha": "reconcile.alpha",

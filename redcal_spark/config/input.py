@@ -118,6 +118,9 @@ class Input(Section):
     weight_unit: Positive = Field(
         default=1.0, description="weights are whole multiples of it: 0.1 for 0.3 and 2.5"
     )
+    segments: tuple[Text, ...] = Field(
+        default=(), description="columns whose values split the rows for measuring only"
+    )
     model_1: Scores | None = Field(
         default=None, description="scores of the first model: a column, one per class, or a table"
     )
@@ -192,6 +195,7 @@ class Input(Section):
             yield ("id",), f"is required {' and '.join(reasons)}"
         yield from repeats("classes", data.get("classes"))
         yield from _weights(data)
+        yield from repeats("segments", data.get("segments"))
         sources: list[Any] = []
         for path, scores in given:
             *within, key = path

@@ -69,6 +69,8 @@ def from_numpy(
             f"{len(scores)} arrays of scores, and there are {columns.n_models} models: "
             f"{', '.join(columns.shown)}"
         )
+    if columns.segments:
+        raise UsageError("segments: are columns of a table; with arrays there are none")
     arrays = {
         _only(columns.scores(i)): _array(given, f"the scores of model {i}")
         for i, given in enumerate(scores, 1)

@@ -17,12 +17,14 @@ class Block:
     """All models' scores on some rows and, where known, their labels.
 
     f: per model, int32, n x d. y: class indices (n), or vectors on the grid (n x d), or None.
-    w: weights, above 0; None where every row counts once.
+    w: weights, above 0; None where every row counts once. s: the hashes of the values of segment
+    columns, n x columns; None where there are none.
     """
 
     f: tuple[Grid, ...]
     y: Grid | None = None
     w: Ints | None = None
+    s: Ints | None = None
 
     @property
     def rows(self) -> int:
@@ -34,7 +36,7 @@ class Block:
 
     @property
     def nbytes(self) -> int:
-        return sum(a.nbytes for a in (*self.f, self.y, self.w) if a is not None)
+        return sum(a.nbytes for a in (*self.f, self.y, self.w, self.s) if a is not None)
 
     @property
     def weight(self) -> int:
@@ -46,10 +48,13 @@ class Block:
         if isinstance(rows, np.ndarray) and rows.dtype == np.bool_:
             rows = np.flatnonzero(rows)
         if isinstance(rows, slice):
-            y, w = _each((self.y, self.w), lambda a: a[rows])
-            return Block(tuple(f[rows] for f in self.f), y, w)
-        y, w = _each((self.y, self.w), lambda a: a.take(rows, axis=0))
-        return Block(tuple(f.take(rows, axis=0) for f in self.f), y, w)
+            return Block(tuple(f[rows] for f in self.f), *self._each(lambda a: a[rows]))
+        others = self._each(lambda a: a.take(rows, axis=0))
+        return Block(tuple(f.take(rows, axis=0) for f in self.f), *others)
+
+    def _each(self, how: Callable[[Any], Any]) -> tuple[Any, Any, Any]:
+        y, w, s = (None if a is None else how(a) for a in (self.y, self.w, self.s))
+        return y, w, s
 
     def pieces(self, rows: int) -> list[Block]:
         """Views of at most so many rows each, to be worked on by several threads."""
@@ -60,17 +65,11 @@ class Block:
         if len(blocks) == 1:
             return blocks[0]
         models = zip(*(b.f for b in blocks), strict=True)
-        y, w = ([getattr(b, name) for b in blocks] for name in ("y", "w"))
+        y, w, s = ([getattr(b, name) for b in blocks] for name in ("y", "w", "s"))
         return cls(
             tuple(np.concatenate(parts) for parts in models),
-            None if y[0] is None else np.concatenate(y),
-            None if w[0] is None else np.concatenate(w),
+            *(None if column[0] is None else np.concatenate(column) for column in (y, w, s)),
         )
-
-
-def _each(columns: tuple[Any, Any], how: Callable[[Any], Any]) -> tuple[Any, Any]:
-    one, two = (None if column is None else how(column) for column in columns)
-    return one, two
 
 
 def label_rows(y: Grid, n_classes: int) -> Floats:

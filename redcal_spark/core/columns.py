@@ -37,6 +37,7 @@ class Columns:
     model_names: tuple[str, ...] | None = None
     weight: str | None = None
     weight_unit: float = 1.0
+    segments: tuple[str, ...] = ()
 
     @property
     def unit(self) -> Fraction:
@@ -72,8 +73,8 @@ class Columns:
         return (scores,) if isinstance(scores, str) else scores
 
     def names(self, *, label: bool) -> list[str]:
-        """Every column that is read, once: weights with the labels."""
-        others = [self.label if label else None, self.weight if label else None, self.id]
+        """Every column that is read, once: weights and segments with the labels."""
+        others = [self.label, self.weight, *self.segments, self.id] if label else [self.id]
         scores = [name for i in range(self.n_models) for name in self.of_model(i + 1)]
         names = [*scores, *others]
         return list(dict.fromkeys(name for name in names if name is not None))
@@ -133,6 +134,7 @@ def plan(
     if labels:
         label, problem = _label_form(schema, columns, first)
         problems += problem + _weight_problems(schema, columns, first)
+        problems += _segment_problems(schema, columns)
     if not problems:
         problems += _width_problems(columns, forms, widths, n_classes)
     if problems:
@@ -156,6 +158,20 @@ def _weight_problems(
         return []
     shown = _such_as(columns.weight, first)
     return [f"weight column {columns.weight!r} has type {kind}; weights are numbers{shown}"]
+
+
+def _segment_problems(schema: pa.Schema, columns: Columns) -> list[str]:
+    def fine(kind: pa.DataType) -> bool:
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        whole = pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_date(kind)
+        return bool(whole or is_text(kind) or pa.types.is_null(kind))
+
+    return [
+        f"segment column {name!r} has type {schema.field(name).type}; segments are values of text, "
+        "whole numbers, true and false, or dates"
+        for name in columns.segments
+        if not fine(schema.field(name).type)
+    ]
 
 
 def listed(names: Sequence[str]) -> str:

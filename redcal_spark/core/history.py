@@ -12,6 +12,7 @@ from redcal_spark.core.metrics import Metrics, Totals, measure
 from redcal_spark.core.paired import NOWHERE, Paired, Pairing, Range, brier_ranges
 from redcal_spark.core.patches import Patch
 from redcal_spark.core.rows import Rows
+from redcal_spark.core.segment_numbers import SegmentTracker
 
 POINTS = 200  # of a calibration everywhere, evenly spaced
 ROWS_MEASURED = 10**8  # a calibration of very many rows gets fewer points
@@ -116,11 +117,15 @@ class Measured:
         or all rows of a calibration everywhere.
         """
         rows = Rows(block, self.rules, classified)
+        tracker = None
+        if block.s is not None:
+            heaviest = None if self.ranges is None else self._heaviest
+            tracker = SegmentTracker(block, rows, heaviest)
         if self.ranges is None:
-            return [_advance(segment, rows) for segment in self.cut]
+            return [_advance(segment, rows, tracker) for segment in self.cut]
         pairing = Pairing(block, rows, self._heaviest)
         cut = zip(self.cut, self.ranges, strict=True)
-        return [_advance(segment, rows, pairing, within) for segment, within in cut]
+        return [_advance(segment, rows, tracker, pairing, within) for segment, within in cut]
 
 
 def added(blocks: Iterable[Sequence[Totals]], length: int) -> list[Totals | None]:
@@ -154,12 +159,13 @@ def points(
 def _advance(
     segment: Sequence[Patch],
     rows: Rows,
+    tracker: SegmentTracker | None,
     pairing: Pairing | None = None,
     within: Range = NOWHERE,
 ) -> Totals:
     """Apply a segment; returns what it changed."""
     index = rows.may_touch(segment[0])
-    before = _measure(rows, index)
+    before = _measure(rows, index, tracker)
 
     def act() -> None:
         for patch in segment:
@@ -168,11 +174,12 @@ def _advance(
 
     if pairing is None:
         act()
-        return _measure(rows, index) - before
+        return _measure(rows, index, tracker) - before
     paired = pairing.change(segment, within, rows, index, act)
-    return replace(_measure(rows, index) - before, paired=paired)
+    return replace(_measure(rows, index, tracker) - before, paired=paired)
 
 
-def _measure(rows: Rows, index: Index) -> Totals:
+def _measure(rows: Rows, index: Index, tracker: SegmentTracker | None) -> Totals:
     known = [a.take(index, axis=1) for a in rows.actions], rows.events.take(index, axis=2)
-    return measure(rows.current(index), rows.rules, known)
+    totals = measure(rows.current(index), rows.rules, known)
+    return totals if tracker is None else replace(totals, segments=tracker.sums(rows, index))

@@ -29,6 +29,7 @@ from redcal_spark.core.kernel import (
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.paired import Paired
 from redcal_spark.core.responses import Actions
+from redcal_spark.core.segments import SegmentSums
 from redcal_spark.core.sums import cell_label_sums, cell_score_sums
 from redcal_spark.core.weights import Weights, counted, summed, weighted_squares
 
@@ -50,6 +51,7 @@ class Totals(Additive):
     responses. Empty for a loss that is too large for it.
     paired: only of holdout rows in a history: what the patches so far changed, row by row.
     weights: what a scan saw of them; None where every row counts once.
+    segments: sums by the values of segment columns, where there are any.
     """
 
     rows: int
@@ -65,6 +67,7 @@ class Totals(Additive):
     pair_labels: tuple[Ints, ...] = ()
     paired: Paired | None = None
     weights: Weights | None = None
+    segments: SegmentSums | None = None
 
     @property
     def counted(self) -> int:

@@ -18,6 +18,7 @@ from redcal_spark.core.metrics import Totals
 from redcal_spark.core.paired import Moments, Paired
 from redcal_spark.core.reading import BadRows
 from redcal_spark.core.scan import COUNTS, ScanResult, SplitResult
+from redcal_spark.core.segments import SegmentSums
 from redcal_spark.core.weights import Weights
 from redcal_spark.errors import RunError, ScratchError
 
@@ -71,7 +72,7 @@ def unpack(packed: Any) -> tuple[dict[str, Any], dict[str, Array]]:
 def packed_parts(block: Block) -> list[Any]:
     """A block in pieces of bytes, to be written one after another."""
     arrays: dict[str, Any] = {f"f{i}": f for i, f in enumerate(block.f, 1)}
-    arrays |= {"y": block.y, "w": block.w}
+    arrays |= {"y": block.y, "w": block.w, "s": block.s}
     return _parts({}, {name: array for name, array in arrays.items() if array is not None})
 
 
@@ -82,7 +83,7 @@ def pack_block(block: Block) -> bytes:
 def unpack_block(packed: Any) -> Block:
     _, arrays = unpack(packed)
     models = takewhile(arrays.__contains__, (f"f{i}" for i in count(1)))
-    return Block(tuple(arrays[name] for name in models), arrays.get("y"), arrays.get("w"))
+    return Block(tuple(arrays[name] for name in models), *map(arrays.get, "yws"))
 
 
 def gathered_parts(gathered: ScanResult) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -127,6 +128,8 @@ def _counts(totals: Totals) -> dict[str, Any]:
         }
     if totals.weights is not None:
         data["weights"] = [str(number) for number in astuple(totals.weights)]
+    if totals.segments is not None:
+        data["segments"] = totals.segments.to_json()
     return data
 
 
@@ -136,9 +139,9 @@ def _totals(data: Mapping[str, Any], arrays: Mapping[str, Array], prefix: str) -
     if paired is not None:
         paired = Paired(paired["vectors"], *(_moments(paired[name]) for name in PAIRED))
     weights = Weights(*map(int, data["weights"])) if "weights" in data else None
-    return Totals.from_arrays(
-        arrays, prefix, rows=data["rows"], brier=brier, paired=paired, weights=weights
-    )
+    segments = SegmentSums.from_json(data["segments"]) if "segments" in data else None
+    others = {"paired": paired, "weights": weights, "segments": segments}
+    return Totals.from_arrays(arrays, prefix, rows=data["rows"], brier=brier, **others)
 
 
 def _texts(sums: Any) -> list[Any]:

@@ -201,16 +201,24 @@ def _loss_moments(
     moments, costs = Moments(), loss.quantised
     for part in chunks(len(moved), costs.shape[1] if y.ndim == 2 else 1):
         rows = moved[part]
-        old, new = before[rows].astype(np.intp), after[rows].astype(np.intp)
-        if y.ndim == 1:
-            x = (costs[new, y[rows]] - costs[old, y[rows]]) << BITS
-        else:  # below 2^62 in all, by the choice of G
-            x = np.einsum("ij,ij->i", costs[new] - costs[old], y[rows].astype(np.int64))
-        if w is None:
-            moments += Moments.of(x >> within.shift)
-        else:
-            moments += Moments.of(_weighted(x, w[rows], within.reach << BITS, within.shift))
+        some = None if w is None else w[rows]
+        z = loss_changes(loss, before[rows], after[rows], y[rows], some, within)
+        moments += Moments.of(z)
     return moments
+
+
+def loss_changes(
+    loss: Loss, before: Actions, after: Actions, y: Grid, w: Ints | None, within: Range
+) -> Ints:
+    """z of every row: its loss after minus before, times its weight."""
+    costs, old, new = loss.quantised, before.astype(np.intp), after.astype(np.intp)
+    if y.ndim == 1:
+        x: Ints = (costs[new, y] - costs[old, y]) << BITS
+    else:  # below 2^62 in all, by the choice of G
+        x = np.einsum("ij,ij->i", costs[new] - costs[old], y.astype(np.int64))
+    if w is None:
+        return x >> within.shift
+    return _weighted(x, w, within.reach << BITS, within.shift)
 
 
 def _weighted(x: Ints, w: Ints, reach: int, shift: int) -> Ints:

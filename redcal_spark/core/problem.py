@@ -18,6 +18,7 @@ from redcal_spark.core.metrics import Totals
 from redcal_spark.core.number_text import plural
 from redcal_spark.core.parameters import Parameters
 from redcal_spark.core.scan import Scanner, ScanResult, check_weight
+from redcal_spark.core.segments import check_values
 from redcal_spark.core.splits import Split
 from redcal_spark.errors import InputError, ScoreWarning, warn
 from redcal_spark.settings import setting
@@ -73,6 +74,8 @@ class Problem:
             raise InputError(f"{where} has {gathered.rows:,} rows; exact sums need fewer than 2^37")
         for part in gathered.parts.values():
             check_weight(part.rows, where, self.columns.weight)
+            if part.totals.segments is not None:
+                check_values(self.columns.segments, part.totals.segments, where)
         if gathered.off_sum:
             warn(
                 f"{where}: on {gathered.off_sum:,} of {gathered.rows:,} rows the scores of a model "

@@ -16,6 +16,7 @@ from redcal_spark.core.blocks import Block
 from redcal_spark.core.columns import Layout, value_of
 from redcal_spark.core.fixed_point import ONE, Floats, Grid, Ints, Mask, on_grid, to_grid
 from redcal_spark.core.number_text import plain, plural
+from redcal_spark.core.segments import Coded, coded
 from redcal_spark.core.weights import (
     FINEST,
     NO_MULTIPLE,
@@ -117,6 +118,7 @@ class Reading:
     valid: Mask
     labelled: Mask
     off_sum: int  # valid rows whose scores do not sum to 1
+    segments: tuple[Coded, ...] = ()
 
     @property
     def usable(self) -> Mask:
@@ -138,7 +140,10 @@ def read(
     f = tuple(reader.scores(model) for model in range(1, layout.columns.n_models + 1))
     y, labelled = reader.labels()
     w = reader.weights(labelled)
-    return Reading(Block(f, y, w), reader.valid, labelled, reader.off_sum)
+    segments = () if layout.label is None else layout.columns.segments
+    columns = tuple(coded(batch.column(name)) for name in segments)
+    s = np.stack([column.codes for column in columns], axis=1) if columns else None
+    return Reading(Block(f, y, w, s), reader.valid, labelled, reader.off_sum, columns)
 
 
 def with_label(batch: pa.RecordBatch, layout: Layout) -> Mask:

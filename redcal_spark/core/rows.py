@@ -37,7 +37,7 @@ class Rows:
     ):
         self.rules = rules
         self.y = block.y
-        self.w = block.w
+        self.w, self.s = block.w, block.s
         self.f: list[Grid] = [f if own else f.copy() for f in block.f]
         self.actions, self.events = classified or classify(block, rules)
         self.touched = [np.zeros(block.rows, np.bool_) for _ in self.f]
@@ -55,7 +55,7 @@ class Rows:
 
     def current(self, rows: Index | slice = slice(None)) -> Block:
         """The rows with their scores as patched so far."""
-        return Block(tuple(self.f), self.y, self.w).take(rows)
+        return Block(tuple(self.f), self.y, self.w, self.s).take(rows)
 
     def take(self, rows: Index) -> Rows:
         """A copy of some rows, to be patched on its own."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -13,7 +13,9 @@ from redcal_spark.core.columns import Layout
 from redcal_spark.core.fixed_point import MAX_ROWS, Mask
 from redcal_spark.core.kernel import BlockScan, Rules, classify, scan
 from redcal_spark.core.metrics import Totals, measure
-from redcal_spark.core.reading import BadRows, read
+from redcal_spark.core.reading import BadRows, Reading, read
+from redcal_spark.core.segment_numbers import of_scan, without
+from redcal_spark.core.segments import Coded
 from redcal_spark.core.splits import Split
 from redcal_spark.core.weights import Weights
 from redcal_spark.errors import InputError
@@ -112,11 +114,11 @@ class Scanner:
         result.unlabelled = int(np.count_nonzero(reading.valid & ~reading.labelled))
         result.off_sum, result.weightless = reading.off_sum, reading.weightless
         if self.split is None:
-            self._add(result.fit, reading.block, usable)
+            self._add(result.fit, reading, usable)
         else:
             fit, holdout = self.split.masks(batch)
-            self._add(result.fit, reading.block, usable & fit)
-            self._add(result.holdout, reading.block, usable & holdout)
+            self._add(result.fit, reading, usable & fit)
+            self._add(result.holdout, reading, usable & holdout)
         result.unused = int(np.count_nonzero(usable)) - result.fit.counted - result.holdout.counted
         return result
 
@@ -132,25 +134,30 @@ class Scanner:
         for old in (known.fit, known.holdout):
             part = SplitResult(Totals.none(self.rules, self.layout.n_classes))
             for block in old.active:
-                part.merge(self._scanned(block))
+                part.merge(self._scanned(without(block), ()))
             parts.append(part)
         return replace(known, fit=parts[0], holdout=parts[1])
 
-    def _add(self, part: SplitResult, block: Block, mask: Mask) -> None:
+    def _add(self, part: SplitResult, reading: Reading, mask: Mask) -> None:
+        block, segments = reading.block, reading.segments
         if not mask.all():
             block = block.take(mask)
+            segments = tuple(column.take(mask) for column in segments)
         if block.rows:
             check_weight(block.weight, "the data", self.layout.columns.weight)
-            scanned = self._scanned(block)
+            scanned = self._scanned(block, segments)
             part.totals, part.scans = scanned.totals, scanned.scans
 
-    def _scanned(self, block: Block) -> SplitResult:
+    def _scanned(self, block: Block, segments: Sequence[Coded]) -> SplitResult:
         known = classify(block, self.rules)
         kept = None if self.audit else scan(block, self.rules, self.everywhere, known)
         counts = None if kept is None else kept.counts
         totals = measure(block, self.rules, known, counts, audit=self.audit)
         if block.w is not None:
             totals = replace(totals, weights=Weights.of(block.w))
+        if segments:
+            sums = of_scan(block, known[0], self.rules.losses, segments)
+            totals = replace(totals, segments=sums)
         return SplitResult(totals, [] if kept is None else [kept])
 
 

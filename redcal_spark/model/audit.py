@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from math import ceil
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from redcal_spark.certificate.certify import Certificate
 from redcal_spark.core.columns import Columns
 from redcal_spark.core.events import Pair, pairs_of
 from redcal_spark.core.fitted import Fitted
@@ -19,8 +19,9 @@ from redcal_spark.core.metrics import Metrics, root
 from redcal_spark.core.parameters import Parameters
 from redcal_spark.core.problem import Problem
 from redcal_spark.core.scan import ScanResult
+from redcal_spark.model.margins import LEVEL, calibration_margin, cost_margin
+from redcal_spark.model.segment_audit import all_segments, segments_by_stage
 
-LEVEL = 0.95
 INTERVALS = {
     "level": LEVEL,
     "calibration_gap": "McDiarmid: holds for any number of rows, given the scores, for labels that "
@@ -37,10 +38,16 @@ def audit_rows(problem: Problem, gathered: ScanResult) -> dict[str, Any]:
     found = audit(everything, problem.columns) | {"to_fix": to_mend}
     if "weights" in found:
         found["weights"] |= {"weightless_rows": gathered.weightless}
+    if everything.totals.segments is not None:
+        found["segments"] = all_segments(everything.totals, problem)
     return found
 
 
-def audits(pair: Fitted, histories: Mapping[str, Sequence[Point]]) -> dict[str, Any]:
+def audits(
+    pair: Fitted,
+    histories: Mapping[str, Sequence[Point]],
+    certificate: Certificate | None = None,
+) -> dict[str, Any]:
     """The audit of the first and of the last point, per split.
 
     Without its `pairs`: `rows` and `event_rows` say which there are, and what they cost is counted
@@ -55,16 +62,21 @@ def audits(pair: Fitted, histories: Mapping[str, Sequence[Point]]) -> dict[str, 
         return data
 
     stages = before_and_after(histories, pair.losses)
-    return {
+    found = {
         split: {stage: small(metrics) for stage, metrics in both.items()}
         for split, both in stages.items()
     }
+    for split, both in segments_by_stage(pair, histories, certificate).items():
+        for stage, lines in both.items():
+            found[split][stage]["segments"] = lines
+    return found
 
 
 def audit(metrics: Metrics, columns: Columns | None = None) -> dict[str, Any]:
     """Plain data, ready for `json.dumps`. Floats are for people; integers and texts are exact.
 
     rows: labelled rows that were looked at; where they have weights, the sum of these.
+    segments: only where there are segment columns, as `segment_audit` has them.
     weights: only then, {rows, largest, effective}: the rows with a weight above 0, the largest
     weight in units, and how many rows of equal weight would say as much.
     models: their names, only where users gave them names.
@@ -257,17 +269,6 @@ def _calibration(metrics: Metrics, place: int) -> Iterator[dict[str, Any]]:
             }
 
 
-def calibration_margin(rows: int, n: int, level: float = LEVEL) -> float:
-    """How far a gap over `rows` of n rows may be from that of the labels' expectations.
-
-    Given the scores, only the labels are random. Their sum is off by at most sqrt(rows) in the
-    mean, since a label's variance is at most 1, and one label moves it by at most sqrt(2): by
-    McDiarmid's inequality by more than sqrt(rows) (1 + sqrt(ln(1 / (1 - level)))) with a
-    probability of at most 1 - level.
-    """
-    return math.sqrt(rows) / n * (1 + math.sqrt(math.log(1 / (1 - level))))
-
-
 # --- cost by action ------------------------------------------------------------------------------
 
 
@@ -338,8 +339,3 @@ def _costs(
         "right": None if one == two else models[0] if one < two else models[1],
         "sure": abs(difference) > margin,
     }
-
-
-def cost_margin(width: Fraction, rows: Fraction | int, level: float = LEVEL) -> float:
-    """How far a mean of values this far apart may be from its expectation: Hoeffding."""
-    return float(width) * math.sqrt(math.log(2 / (1 - level)) / (2 * rows))

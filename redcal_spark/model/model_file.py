@@ -59,7 +59,7 @@ def _columns_to_json(columns: Columns, version: int) -> dict[str, Any]:
     if version >= 3:
         return data
     one, two = data.pop("models")
-    del data["model_names"], data["weight"], data["weight_unit"]
+    del data["model_names"], data["weight"], data["weight_unit"], data["segments"]
     return {"model_1": one, "model_2": two} | data
 
 
@@ -79,6 +79,7 @@ def _columns_from_json(data: Mapping[str, Any], version: int) -> Columns:
         None if names is None else tuple(map(_name, names)),
         weight=None if weight is None else _name(weight),
         weight_unit=_unit(data["weight_unit"] if version >= 3 else 1.0),
+        segments=tuple(map(_name, data["segments"] if version >= 3 else ())),
     )
 
 

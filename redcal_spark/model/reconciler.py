@@ -57,6 +57,8 @@ class Reconciler:
         weight: the column of weights: a row of weight w counts as w rows, one of weight 0 as none.
             Arrays give theirs to `fit`.
         weight_unit: weights are whole multiples of it: 0.1 for weights like 0.3 and 2.5.
+        segments: columns whose values split the rows for measuring only; nothing in the fit looks
+            at them.
         on_bad_rows: "error", or "skip" to leave out rows that cannot be used.
         threads: threads of the local engine; None: all cores.
         engine: "auto" computes where the data is: Spark DataFrames on Spark, all else in memory.
@@ -91,6 +93,7 @@ class Reconciler:
         classes: Sequence[str] | None = None,
         weight: str | None = None,
         weight_unit: float = 1,
+        segments: Sequence[str] = (),
         on_bad_rows: Literal["error", "skip"] = "error",
         threads: int | None = None,
         engine: Literal["auto", "local", "spark"] = "auto",
@@ -119,6 +122,7 @@ class Reconciler:
             *(sources, label, id, names, model_names),
             weight=weight,
             weight_unit=_unit(weight_unit),
+            segments=_segments(segments),
         )
         self._any_models = models is model_1 is model_2 is None
         if on_bad_rows not in ("error", "skip"):
@@ -241,6 +245,14 @@ def _unit(given: Any) -> float:
     if not number or not 0 < float(given) < math.inf:
         raise UsageError(f"weight_unit: must be a number above 0, got {given!r}")
     return float(given)
+
+
+def _segments(given: Any) -> tuple[str, ...]:
+    if isinstance(given, str) or not all(isinstance(name, str) for name in given):
+        raise UsageError(f"segments: must be a list of columns, got {given!r}")
+    if len(set(given)) < len(given):
+        raise UsageError(f"segments: a column is given twice: {', '.join(given)}")
+    return tuple(given)
 
 
 def _models(

@@ -58,6 +58,8 @@ class Report:
         history = store.read(tables.history, {"run_id": row.run_id})
         if history is not None and words_of_0_1.wrote(vars(row)):
             history = words_of_0_1.split_column(history)
+        if history is not None and "segment" in history.column_names:
+            history = history.filter(pc.is_null(history["segment"]))
         outputs = json.loads(row.outputs or "{}")
         written = tables._asdict()
         return cls(

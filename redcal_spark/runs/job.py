@@ -92,6 +92,7 @@ class Job:
                 classes=columns.classes,
                 weight=columns.weight,
                 weight_unit=columns.weight_unit,
+                segments=columns.segments,
                 on_bad_rows=self.config.input.on_bad_rows,
                 threads=self.config.engine.threads,
             )
@@ -113,6 +114,8 @@ class Job:
                 del output[key]
         if tree["input"]["weight"] is None:
             del tree["input"]["weight"], tree["input"]["weight_unit"]
+        if not tree["input"]["segments"]:
+            del tree["input"]["segments"]
         for key, default in (("models", None), ("missing_model", "error")):
             if tree["input"][key] == default:
                 del tree["input"][key]

@@ -74,7 +74,7 @@ def ledger_cells(pair: ReconciledPair, histories: Histories) -> dict[str, Any]:
         "model": json.dumps(pair.to_json() | {"log": []}),
         "metrics": json.dumps(numbers),
         "certificate": json.dumps(pair.certificate.to_json()) if pair.certificate else None,
-        "audits": json.dumps(audits(pair, histories)),
+        "audits": json.dumps(audits(pair, histories, pair.certificate)),
     }
 
 

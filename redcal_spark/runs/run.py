@@ -174,7 +174,8 @@ class Run:
         job, tables, gathered = self.job, self.job.tables, scan.gathered
         with self.phase("write"):
             self.written[tables.patches] = progress.finish()
-            table = history_table(self.claim.row.run_id, pair.losses, histories)
+            columns = pair.columns.segments
+            table = history_table(self.claim.row.run_id, pair.losses, histories, columns)
             self.written[tables.history] = job.store.write(
                 tables.history, HISTORY, table.to_batches(), "append", self._commit()
             )

@@ -185,6 +185,7 @@ class LocalScan:
     def engine(self, problem: Problem, watched: bool = False) -> Engine:
         """Rounds that are watched leave nothing to ask of the rows: those are patched in place."""
         given, fit = problem.parameters, self.gathered.fit
+        watched = watched and not problem.columns.segments  # of which regions know nothing
         totals = fit.totals if watched and not given.reconciles_scores else None
         own = totals is not None and not given.calibrates_everywhere
         rules = problem.fitting_rules(self.layout)

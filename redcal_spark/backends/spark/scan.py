@@ -93,7 +93,8 @@ class SparkScan:
         events = len(self._rules.pairs) * losses.event_type.itemsize
         known = models * losses.action_type.itemsize + events
         label = 4 * d if self.layout.label == "vector" else 4
-        weight = 0 if self.layout.columns.weight is None else 8
+        weight = 8 * len(self.layout.columns.segments)
+        weight += 0 if self.layout.columns.weight is None else 8
         return 4 * d * models + label + weight + known * len(losses)
 
     @property
@@ -115,7 +116,7 @@ class SparkScan:
         large = 0 if eta is None else ceil(eta * fit.rows)
         most, mean = self.driver_budget // self.row_bytes, fit.rows / max(1, fit.counted)
         room = Room(most, max(1, large), self.threads, mean)
-        totals = fit.totals if watched else None
+        totals = fit.totals if watched and not problem.columns.segments else None
         return SparkEngine(stored, fit.rows, room, grouped=self._grouped, totals=totals)
 
     def rows_at_hand(self) -> list[BlockScan] | None:
