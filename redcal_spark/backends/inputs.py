@@ -44,7 +44,7 @@ def open_input(store: Store, given: Input) -> tuple[Table, Columns]:
         *(names, given.label, given.id, given.classes, given.model_names),
         weight=given.weight,
         weight_unit=given.weight_unit,
-        segments=given.segments,
+        segments=given.segments or (),
     )
     sides = []
     for model in models:

@@ -118,8 +118,8 @@ class Input(Section):
     weight_unit: Positive = Field(
         default=1.0, description="weights are whole multiples of it: 0.1 for 0.3 and 2.5"
     )
-    segments: tuple[Text, ...] = Field(
-        default=(), description="columns whose values split the rows for measuring only"
+    segments: Annotated[tuple[Text, ...], Field(min_length=1)] | None = Field(
+        default=None, description="columns whose values split the rows for measuring only"
     )
     model_1: Scores | None = Field(
         default=None, description="scores of the first model: a column, one per class, or a table"

@@ -114,7 +114,7 @@ class Job:
                 del output[key]
         if tree["input"]["weight"] is None:
             del tree["input"]["weight"], tree["input"]["weight_unit"]
-        if not tree["input"]["segments"]:
+        if tree["input"]["segments"] is None:
             del tree["input"]["segments"]
         for key, default in (("models", None), ("missing_model", "error")):
             if tree["input"][key] == default:

@@ -630,6 +630,7 @@ def test_the_record_has_every_default(load: Load) -> None:
             "label": "outcome",
             "weight": None,
             "weight_unit": 1.0,
+            "segments": None,
             "model_1": "scores_a",
             "model_2": "scores_b",
             "models": None,

@@ -127,7 +127,7 @@ def columns_of(job: Job, row: RunRow) -> Columns:
         *(tuple(names), given.label, given.id, given.classes, given.model_names),
         weight=given.weight,
         weight_unit=given.weight_unit,
-        segments=given.segments,
+        segments=given.segments or (),
     )
 
 
