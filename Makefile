@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-all test-faults lint types docs docs-serve pages results fuzz bench bench-scale format lock licences audit-deps clean
+.PHONY: help demo test test-fast test-all test-versions test-oldest test-faults lint types docs docs-serve pages results fuzz bench bench-scale format lock licences audit-deps clean
 
 # The first of these that is Python 3.11 or later and can make a venv; or say `make PYTHON=...`.
 CANDIDATES := python3.11 python3
@@ -66,9 +66,17 @@ pages: $(READY) ## write anew what the pages tell of code, commands and docs/res
 
 results: $(READY) ## measure docs/results anew (an hour on a quiet machine), then the pages
 	.venv/bin/python -m tests.bench core tables --save docs/results/bench.json
-	.venv/bin/python -m tests.bench spark --save docs/results/bench_spark.json
+	.venv/bin/python -m tests.bench spark --save docs/results/bench_obvious.json
+	.venv/bin/python -m tests.bench speed --work bench_speed --save docs/results/bench_spark.json
 	.venv/bin/python -m tests.bench.scale bench_scale --save docs/results/scale.json
 	.venv/bin/python -m tests.docs
+
+test-versions: $(READY) ## run on all Sparks and libraries that are supported; goes on where it stopped: ROWS="oldest"
+	.venv/bin/python -m tests.versions $(ROWS) --save docs/results/versions.json
+	.venv/bin/python -m tests.docs
+
+test-oldest: $(READY) ## a run, a merge and a stream on the oldest Spark, in an environment of its own
+	.venv/bin/python -m tests.versions oldest --quick
 
 test-faults: $(READY) ## kill parts of a cluster: make test-faults KILLS=50 SEED=1
 	.venv/bin/python -m tests.faults --kills $(or $(KILLS),50) --seed $(or $(SEED),1)

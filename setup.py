@@ -11,9 +11,11 @@ README = ROOT / "README.md"
 INIT = (ROOT / "redcal_spark" / "__init__.py").read_text(encoding="utf-8")
 (VERSION,) = re.findall(r'^__version__ = "(.+)"$', INIT, re.MULTILINE)
 
+# Floors are the oldest versions that `make test-versions` runs on, those of Databricks 17.3:
+# nothing of a platform's own is replaced.
 BASE = [
-    "numpy>=1.26",
-    "pyarrow>=18",
+    "numpy>=2.1",
+    "pyarrow>=19",
     "deltalake>=1.6",
     "pydantic>=2.10,<3",
     "PyYAML>=6",
@@ -21,10 +23,11 @@ BASE = [
     "threadpoolctl>=3.2",
 ]
 
-# A range, not a pin: a pin would replace the Spark that a platform brings along.
-# The pair that the tests run on; delta-spark 4.4.1 has no jars in the Maven repository.
+# A range, not a pin: a pin would replace the Spark that a platform brings along. Every Spark from
+# 4.0 to the newest that delta-spark takes; its releases before 4.2 take any, but have no jars for
+# later ones. delta-spark 4.4.1 has no jars in the Maven repository.
 # Spark Connect needs pandas, and PySpark 4.2 warns on pandas 3.
-SPARK = ["pyspark>=4.2,<4.3", "delta-spark>=4.4,<4.5,!=4.4.1", "pandas>=2.2,<3"]
+SPARK = ["pyspark>=4.0,<=4.2.0", "delta-spark>=4.0,<4.5,!=4.4.1", "pandas>=2.2,<3"]
 
 REPORT = ["jinja2>=3.1"]
 
@@ -79,6 +82,8 @@ setup(
         "Programming Language :: Python :: 3",
         "Programming Language :: Python :: 3 :: Only",
         "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
         "Topic :: Scientific/Engineering :: Artificial Intelligence",
         "Typing :: Typed",
     ],

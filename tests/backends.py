@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 VARIABLE = "REDCAL_TEST_SPARK"  # classic (the default), connect or cluster
+FEW = "REDCAL_TEST_FEW"  # if set: of the contract a few cases only, as in slower processes
 WORKER_PACKAGES = ("numpy", "pyarrow", "pyspark", "py4j")
 # JVMs of tests live too short for the optimising compiler to pay: without it they need two thirds
 # of the time.
@@ -40,6 +41,11 @@ LOOPBACK = ("127.0.0.1", "127.0.0.2")  # a speculative copy of a task wants anot
 
 def name() -> str:
     return os.environ.get(VARIABLE, "classic")
+
+
+def whole() -> bool:
+    """Whether this process has time for many cases of the contract."""
+    return name() == "classic" and FEW not in os.environ
 
 
 @contextlib.contextmanager
@@ -163,12 +169,12 @@ _running: list[Cluster] = []
 
 @contextlib.contextmanager
 def cluster(
-    folder: Path, hosts: Sequence[Host] = HOSTS, options: Sequence[str] = ()
+    folder: Path, hosts: Sequence[Host] = HOSTS, options: Sequence[str] = (), cores: int = 1
 ) -> Iterator[Cluster]:
     """Start a cluster; at the end, stop what was started.
 
     hosts: of the workers; the first one's is the master's too, unless there is one more, before
-    them. options: of the daemons' JVMs.
+    them. options: of the daemons' JVMs. cores: of a worker, each with a gigabyte.
     """
     python = environment(folder / "worker-venv")
     at, workers = hosts[0], hosts[-2:]
@@ -183,7 +189,8 @@ def cluster(
 
     def worker(number: int) -> subprocess.Popen[bytes]:
         host = workers[number]
-        work = ["--cores", "1", "--memory", "1g", "--work-dir", str(folder / f"work-{number}")]
+        work = ["--cores", f"{cores}", "--memory", f"{cores}g"]
+        work += ["--work-dir", str(folder / f"work-{number}")]
         return start(host, "worker.Worker", *work, f"spark://{master}")
 
     try:

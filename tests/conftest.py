@@ -42,6 +42,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 WITH_A_JVM = (
     "tests/spark/",
     "tests/shapes/",
+    "tests/versions/on_row.py",
     "tests/e2e/test_explain.py::test_on_spark_as_here",
     "tests/faults/test_damage.py",
     "tests/faults/test_kills.py",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -22,9 +22,16 @@ class Pass:
     seconds: float = 0.0
 
 
+Heard = Callable[[str, int, int], Any]  # a pass, and how many bytes of how many it is through
+
+
+def _nobody(name: str, done: int, total: int) -> None:
+    """Hears how far a pass is, and does not care."""
+
+
 @dataclass
 class Counters:
-    """Grows while a run works.
+    """Grows while a run works. heard: by those who want to know how far a pass is.
 
     jobs: actions on Spark that were started for the rows: a frame written or collected.
     rows_scanned: rows read from tables. rows_written: reconciled rows that were written.
@@ -36,6 +43,7 @@ class Counters:
     rows_written: int = 0
     scratch_bytes: int = 0
     passes: list[Pass] = field(default_factory=list)
+    heard: Heard = field(default=_nobody, repr=False, compare=False)
 
     @contextmanager
     def timed(self, name: str) -> Iterator[Pass]:

@@ -75,6 +75,9 @@ HOUSEKEEPING = (
     "ADD FEATURE",
     "UPGRADE PROTOCOL",
     "CLUSTER BY",
+    "ADD CONSTRAINT",
+    "DROP CONSTRAINT",
+    "CHANGE COLUMN",
     "COMPUTE STATISTICS",
 )
 ENTRY = ("version", "operation", "userMetadata", "operationMetrics")  # of a table's history
@@ -205,8 +208,10 @@ class Store(Protocol):
         *,
         insert: bool = True,
         update: bool = True,
-    ) -> None:
+    ) -> int:
         """Replace the rows of a small table that match, insert the others; or one of the two.
+
+        Returns how many rows it changed, as far as that is known for certain: 0 may be more.
 
         same: rows match where these columns of the table equal these columns of the new rows.
         Conflicts with other writers are tried again, with the table as it is then.
@@ -245,7 +250,12 @@ def written_before(store: Store, target: Target, commit: Commit) -> tuple[int, i
 
 
 def version_just_written(store: Store, name: str, commit: Commit) -> int:
+    return just_written(store, name, commit)[0]
+
+
+def just_written(store: Store, name: str, commit: Commit) -> tuple[int, int]:
+    """The version, and of how many rows."""
     done = store.written(name, commit, RECENT)
     if done is None:
         raise RunError(f"{name}: the version just written is not in its history")
-    return done[0]
+    return done

@@ -12,29 +12,34 @@ import pyarrow as pa
 from redcal_spark.backends.delta_types import delta_schema, delta_type
 from redcal_spark.config.schema import Config
 from redcal_spark.core.columns import Columns, value_of
+from redcal_spark.core.decisions import Tie, tie_of
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.output_columns import OutputNames, tag
 from redcal_spark.errors import InputError, UsageError
 
 MAX_FOLDER = 250  # signs of a folder's name; file systems take 255
 RUN_ID = "run_id"  # the column that tells the runs of an appended table apart
+Change = Literal["nothing", "new columns", "all of it"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
     """The table of reconciled rows: its name, the new columns, and how rows get into it.
 
-    suffix, skip: of the new columns, and whether bad rows pass through. normalise: scores that sum
-    to 1 are added. id: what rows are merged on. partition_by, cluster_by: for a new table; nothing
-    keeps what an old one has. evolve: an old table with other columns is changed, not refused.
-    columns: of the input, that are carried; None: all. touched_only: other rows are not written.
-    direct: on Spark, by the tasks themselves.
+    suffix, skip: of the new columns, and whether bad rows pass through. skip_missing: whether rows
+    without a model's scores do. normalise: scores that sum to 1 are added. tie: decisions are
+    added, by this rule where the models disagree. id: what rows are merged on. partition_by,
+    cluster_by: for a new table; nothing keeps what an old one has. evolve: an old table with other
+    columns is changed, not refused. columns: of the input, that are carried; None: all.
+    touched_only: other rows are not written. direct: on Spark, by the tasks themselves.
     """
 
     table: str
     suffix: str = "_reconciled"
     skip: bool = False
+    skip_missing: bool = False
     normalise: bool = False
+    tie: Tie = "off"
     mode: Literal["overwrite", "merge", "append"] = "overwrite"
     id: str | None = None
     partition_by: tuple[str, ...] = ()
@@ -78,8 +83,10 @@ class Target:
             *(columns, losses, self.suffix),
             roles=True,
             normalise=self.normalise,
+            tie=self.tie,
             carried=self.columns,
             touched_only=self.touched_only,
+            skip_missing=self.skip_missing,
         )
 
     def names_to_write(self, columns: Columns, losses: LossFamily) -> OutputNames:
@@ -97,6 +104,7 @@ class Existing:
     """A target that is there already.
 
     any_name: its columns may have any sign in their names. append_only: its rows never change.
+    managed: by its catalog, which lets nobody replace it.
     """
 
     schema: pa.Schema
@@ -104,6 +112,7 @@ class Existing:
     clusters: tuple[str, ...] = ()
     any_name: bool = False
     append_only: bool = False
+    managed: bool = False
 
     def is_earlier(self, schema: pa.Schema) -> bool:
         """Whether a side table is of an earlier release, which had fewer columns of the same."""
@@ -117,7 +126,9 @@ def target_of(config: Config) -> Target:
         table=output.table,
         suffix=output.suffix,
         skip=config.input.on_bad_rows == "skip",
+        skip_missing=config.input.missing_model == "skip_row",
         normalise=output.normalise,
+        tie=tie_of(output.tie, config.input.n_models, config.input.model_names),
         mode=output.mode,
         id=config.input.id,
         partition_by=output.partition_by or (),
@@ -188,8 +199,18 @@ def short_partitions(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.Record
     return batch
 
 
-def _drift(target: Target, new: pa.Schema, old: Existing) -> list[str]:
-    """What the existing table would have to change for these rows, and the way out."""
+def change_of(target: Target, schema: pa.Schema, old: Existing) -> Change:
+    """What an overwrite by rows of this schema changes of a table beside its rows."""
+    added, missing, retyped, parted = _differences(target, delta_schema(schema), old)
+    if missing or retyped or parted:
+        return "all of it"
+    return "new columns" if added else "nothing"
+
+
+def _differences(
+    target: Target, new: pa.Schema, old: Existing
+) -> tuple[list[str], list[str], list[str], list[str]]:
+    """Columns that are new, missing or of another type, and another layout, in words."""
     given = {field.name: delta_type(field.type) for field in new}
     there = {field.name: delta_type(field.type) for field in old.schema}
     added = [f"  new: {name!r}, {kind}" for name, kind in given.items() if name not in there]
@@ -199,7 +220,12 @@ def _drift(target: Target, new: pa.Schema, old: Existing) -> list[str]:
         for name, kind in given.items()
         if there.get(name, kind) != kind
     ]
-    parted = _laid_out_otherwise(target, old)
+    return added, missing, retyped, _laid_out_otherwise(target, old)
+
+
+def _drift(target: Target, new: pa.Schema, old: Existing) -> list[str]:
+    """What the existing table would have to change for these rows, and the way out."""
+    added, missing, retyped, parted = _differences(target, new, old)
     changes = [*added, *missing, *retyped, *parted]
     fixed = [*retyped, *parted]  # only a new version of the whole table can change these
     if not changes or (target.evolve and (target.mode == "overwrite" or not fixed)):
@@ -211,12 +237,12 @@ def _drift(target: Target, new: pa.Schema, old: Existing) -> list[str]:
     else:
         way_out = f"mode: {target.mode} cannot change this; name another output.table"
     head = f"output.table: {target.table} is there with other columns than would be written:"
-    return ["\n".join([head, *changes, f"  ({way_out})", *_upgrade(target, given, there)])]
+    return ["\n".join([head, *changes, f"  ({way_out})", *_upgrade(target, new.names, old)])]
 
 
-def _upgrade(target: Target, given: Mapping[str, str], there: Mapping[str, str]) -> list[str]:
+def _upgrade(target: Target, given: Sequence[str], old: Existing) -> list[str]:
     """A column of ours that an earlier release did not write yet."""
-    ours = tag(target.suffix)
+    ours, there = tag(target.suffix), old.schema.names
     name = f"split{ours}"
     if name not in given or name in there or f"touched{ours}" not in there:
         return []

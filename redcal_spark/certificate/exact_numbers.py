@@ -57,12 +57,12 @@ def fraction_of(text: str) -> Fraction:
     return number
 
 
-def shown(number: Number, scale: Fraction = Fraction(1)) -> str:
-    """For people, so many times: whole numbers as they are, others with six digits."""
+def shown(number: Number, scale: Fraction = Fraction(1), digits: int = 6) -> str:
+    """For people, so many times: whole numbers as they are, others with so many digits."""
     number = times(number, scale)
     if isinstance(number, Fraction) and number.denominator == 1 and abs(number) < 10**15:
         return f"{number.numerator:,}"
-    return f"{approximate(number):.6g}"
+    return f"{approximate(number):.{digits}g}"
 
 
 def at_least(number: Fraction) -> str:

@@ -60,8 +60,10 @@ def points(pair: Fitted, history: Sequence[Point], rows: int | None) -> Iterator
 
 
 def _shaped(totals: Totals, rules: Rules, d: int) -> bool:
+    """What only some points have is no part of it."""
+    some = ("pair_labels", "touched", "moves", "move_labels")
     ours, expected = (
-        {name: array.shape for name, array in one.to_arrays().items() if "pair_labels" not in name}
+        {n: array.shape for n, array in one.to_arrays().items() if not n.startswith(some)}
         for one in (totals, Totals.none(rules, d))
     )
     return totals.rows > 0 and ours == expected

@@ -33,7 +33,8 @@ from redcal_spark.model.audit import audit_rows
 from redcal_spark.model.pair import ReconciledPair
 from redcal_spark.report.compare_chart import check_chart, write_chart
 from redcal_spark.report.data import Report
-from redcal_spark.report.write import path_on_demand, write_report
+from redcal_spark.report.pdf import find_browser
+from redcal_spark.report.write import format_of, path_on_demand, write_report
 from redcal_spark.runs import start
 from redcal_spark.runs.claim import is_dead
 from redcal_spark.runs.compare import compare_job
@@ -233,11 +234,16 @@ def export(options: argparse.Namespace) -> int:
 
 
 def report(options: argparse.Namespace) -> int:
+    given = options.output
+    form = format_of(given, options.format)
+    if form == "pdf":
+        find_browser()  # before anything is read
     job = job_of(options)
     row = job.find(options.run)
-    given = options.output
     path = path_on_demand(job.config.output) if given is None else Path(given)
-    write_report(Report.of(job.store, job.tables, row), path)
+    if given is None and form != "html":
+        path = path.with_suffix(f".{form}")
+    write_report(Report.of(job.store, job.tables, row), path, form)
     if given is not None:  # the one beside the table is the newest run's, whichever that is
         record_export(job, row, given)
     data = {"run_id": row.run_id, "report": str(path)}

@@ -9,6 +9,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from typing import get_args
 
 from redcal_spark import __version__
 from redcal_spark.cli import commands
@@ -22,6 +23,7 @@ from redcal_spark.cli.streams import Screen, printable
 from redcal_spark.config.folder import working_in
 from redcal_spark.demo import MOST_ROWS, ROWS
 from redcal_spark.errors import RedcalError
+from redcal_spark.report.write import Format
 from redcal_spark.runs.compare import RECONCILE_ALPHA
 from redcal_spark.runs.prune import age
 from redcal_spark.runs.signals import in_words, sigterm_as_ctrl_c
@@ -212,9 +214,21 @@ def _parser() -> argparse.ArgumentParser:
     sub = command("export", commands.export, "write the model as one JSON file")
     sub.add_argument("--run", metavar="ID", help="a run's id, or latest")
     sub.add_argument("-o", "--output", metavar="FILE", help="default: standard output")
-    sub = command("report", commands.report, "write a run's report: one HTML file")
+    sub = command(
+        "report", commands.report, "write a run's report: one file of HTML, Markdown or PDF"
+    )
     sub.add_argument("--run", metavar="ID", help="a run's id, or latest")
-    sub.add_argument("-o", "--output", metavar="FILE", help="default: beside the output table")
+    sub.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help=".html, .md or .pdf; default: beside the output table",
+    )
+    sub.add_argument(
+        "--format",
+        choices=get_args(Format),
+        help="default: by the ending of FILE, else html; pdf needs Chromium",
+    )
     sub = command(
         "view", commands.view, "print SQL that puts input and touched rows together, for Spark"
     )

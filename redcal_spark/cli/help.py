@@ -42,7 +42,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     ),
     "report": (
         "redcal report -c conf/my.yaml",
-        "redcal report -c conf/my.yaml --run latest -o report.html",
+        "redcal report -c conf/my.yaml --run latest -o report.md",
     ),
     "explain": (
         "redcal explain -c conf/my.yaml --id 17",
@@ -99,7 +99,7 @@ def overview(texts: Mapping[str, str]) -> str:
         for group, known in GROUPS.items()
         if (names := [name for name in known if name in texts])
     )
-    return "\n\n".join(["Reconcile two models that lead to different decisions.", *groups])
+    return "\n\n".join(["Reconcile models that lead to different decisions.", *groups])
 
 
 def told_apart() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Sequence
 
 from rich.progress import (
@@ -29,12 +30,23 @@ from redcal_spark.runs.listener import Listener
 log = logging.getLogger("redcal_spark")
 
 
+SILENCE = 30.0  # seconds without a line of a log, at most, while a phase goes on
 PHASES = {
     "scan": "scanning",
     "fit": "reconciling",
     "holdout": "checking on holdout rows",
     "write": "writing the log",
     "apply": "applying",
+}
+
+
+PASSES = {
+    "events": "counting events",
+    "residuals": "residuals",
+    "gaps": "gaps",
+    "sums": "sums",
+    "rewrite": "rewriting rows",
+    "holdout": "replaying",
 }
 
 
@@ -70,6 +82,9 @@ class Terminal(Listener):
         self._patches = 0
         self._calibrations = 0
         self._headed = False
+        self._phase = ""
+        self._rows: tuple[int, int | None] = 0, None  # done, of all if that is known
+        self._began = self._said = time.monotonic()
 
     def run(self, run_id: str) -> None:
         self.context.run_id = run_id
@@ -80,6 +95,8 @@ class Terminal(Listener):
     def phase(self, name: str, rows: int | None = None) -> None:
         self.done()
         self.context.phase, self.context.round, self.context.step = name, None, None
+        self._phase, self._rows = PHASES.get(name, name), (0, rows)
+        self._began = self._said = time.monotonic()
         if not self.live:
             self._say(PHASES.get(name, name) + ("" if rows is None else f" {rows:,} rows"))
             return
@@ -92,8 +109,27 @@ class Terminal(Listener):
         self._progress.start()
 
     def advance(self, rows: int) -> None:
+        done, total = self._rows[0] + rows, self._rows[1]
+        self._rows = done, total
         if self._progress is not None:
             self._progress.advance(self._task, rows)
+        else:
+            of_all = "" if total is None else f" of {total:,}"
+            self._now_and_then(f"{done:,}{of_all} rows")
+
+    def passing(self, name: str, done: int, total: int) -> None:
+        share = f"{PASSES.get(name, name)} {done / max(1, total):.0%} of {total / 1e6:,.0f} MB"
+        if self._progress is not None:
+            patches = f": {self._patches:,} patches" if self._patches else ""
+            self._progress.update(self._task, description=f"{self._phase}{patches}, {share}")
+        else:
+            self._now_and_then(share)
+
+    def _now_and_then(self, text: str) -> None:
+        """A line, if there was none for a while."""
+        now = time.monotonic()
+        if now - self._said >= SILENCE:
+            self._say(f"{self._phase}: {text}, {now - self._began:.0f} s so far")
 
     def patch(self, patch: Patch) -> None:
         self._patches += 1
@@ -134,6 +170,7 @@ class Terminal(Listener):
     def _say(self, text: str) -> None:
         if self.quiet:
             return
+        self._said = time.monotonic()
         if self.live:
             self.console.print(text, markup=False)
         else:

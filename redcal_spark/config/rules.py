@@ -46,6 +46,16 @@ def missing_keys(data: Mapping[str, Any]) -> Iterator[Refusal]:
         yield ("reconcile", "guard"), "best_prefix needs holdout rows: set input.split"
 
 
+def unknown_tie(data: Mapping[str, Any]) -> Iterator[Refusal]:
+    """What decides rows in dispute: a model there is, or a rule."""
+    tie = as_mapping(data.get("output")).get("tie", "off")
+    if tie != "off" and not data.get("losses"):
+        yield ("output", "tie"), "needs losses: without them there is nothing to decide"
+    known = ["off", *(str(path[-1]) for path, _ in scores_in(as_mapping(data.get("input"))))]
+    if isinstance(tie, str) and tie not in (*known, "cheaper"):
+        yield ("output", "tie"), f"must be {', '.join(known)}, cheaper or null, got {tie!r}"
+
+
 def unequal_sizes(data: Mapping[str, Any]) -> Iterator[Refusal]:
     """Everything that tells the number of classes must tell the same."""
     given = as_mapping(data.get("input"))

@@ -13,7 +13,13 @@ from pydantic import BeforeValidator, Field, PrivateAttr
 
 from redcal_spark.config.input import Input
 from redcal_spark.config.redaction import Redaction
-from redcal_spark.config.rules import missing_keys, repeats, shared_tables, unequal_sizes
+from redcal_spark.config.rules import (
+    missing_keys,
+    repeats,
+    shared_tables,
+    unequal_sizes,
+    unknown_tie,
+)
 from redcal_spark.config.section import KeyPath, Refusal, Section, as_list
 from redcal_spark.config.tables import SIDE_TABLES, OutputTables, sibling
 from redcal_spark.config.values import (
@@ -138,6 +144,11 @@ class Output(Section):
     )
     normalise: Flag = Field(
         default=False, description="add scores divided by their sum, so that they sum to 1"
+    )
+    tie: Text | None = Field(
+        default="off",
+        description="add <loss>_decision: the agreed action, else that of a model (model_1 or its "
+        "name), the cheaper one, or null; off: none",
     )
     mode: Literal["overwrite", "merge", "append"] = Field(
         default="overwrite",
@@ -281,6 +292,7 @@ class Config(Section):
     @classmethod
     def rules(cls, data: Mapping[str, Any]) -> Iterator[Refusal]:
         yield from missing_keys(data)
+        yield from unknown_tie(data)
         yield from unequal_sizes(data)
         yield from shared_tables(data)
 

@@ -82,12 +82,16 @@ class Columns:
 
 @dataclass(frozen=True)
 class Layout:
-    """Columns whose types are known: the form of the scores and the number of classes."""
+    """Columns whose types are known: the form of the scores and the number of classes.
+
+    skip_missing: rows without a model's scores are not valid, and no error.
+    """
 
     columns: Columns
     n_classes: int
     forms: tuple[Form, ...]
     label: LabelForm | None  # None: labels are not read
+    skip_missing: bool = False
 
     @property
     def binary(self) -> bool:

@@ -9,6 +9,7 @@ from redcal_spark.core.blocks import Block
 from redcal_spark.core.kernel import BlockScan, Classified, Index, Rules
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.metrics import Metrics, Totals, measure
+from redcal_spark.core.moves import with_moves
 from redcal_spark.core.paired import NOWHERE, Paired, Pairing, Range, brier_ranges
 from redcal_spark.core.patches import Patch
 from redcal_spark.core.rows import Rows
@@ -125,7 +126,8 @@ class Measured:
             return [_advance(segment, rows, tracker) for segment in self.cut]
         pairing = Pairing(block, rows, self._heaviest)
         cut = zip(self.cut, self.ranges, strict=True)
-        return [_advance(segment, rows, tracker, pairing, within) for segment, within in cut]
+        changes = [_advance(segment, rows, tracker, pairing, within) for segment, within in cut]
+        return changes and [*changes[:-1], with_moves(changes[-1], pairing.first, rows)]
 
 
 def added(blocks: Iterable[Sequence[Totals]], length: int) -> list[Totals | None]:

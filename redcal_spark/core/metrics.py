@@ -52,6 +52,9 @@ class Totals(Additive):
     paired: only of holdout rows in a history: what the patches so far changed, row by row.
     weights: what a scan saw of them; None where every row counts once.
     segments: sums by the values of segment columns, where there are any.
+    touched, moves, move_labels: only of these, and only after the last patch. touched: rows whose
+    scores changed, of model 1, of model 2 and of either. moves: of these, per model and loss, rows
+    by their action before and after; move_labels: their label sums, as in pair_labels.
     """
 
     rows: int
@@ -68,6 +71,9 @@ class Totals(Additive):
     paired: Paired | None = None
     weights: Weights | None = None
     segments: SegmentSums | None = None
+    touched: tuple[Ints, ...] = ()
+    moves: tuple[Ints, ...] = ()
+    move_labels: tuple[Ints, ...] = ()
 
     @property
     def counted(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from redcal_spark.core.columns import Columns, Layout, listed
+from redcal_spark.core.decisions import Tie, decisions
 from redcal_spark.core.fixed_point import Grid, Mask, from_grid
 from redcal_spark.core.kernel import Rules
 from redcal_spark.core.losses import LossFamily
@@ -36,7 +37,9 @@ class OutputNames:
     """The names of the new columns. A suffix of one's own goes on all of them, to avoid clashes.
 
     roles: whether there is a column `split`, as in the rows of every job. normalise: whether there
-    are scores that sum to 1, beside the reconciled ones. carried: the input columns that are kept
+    are scores that sum to 1, beside the reconciled ones. tie: what decides where the models
+    disagree; off: there are no decisions. skip_missing: rows without a model's scores pass through
+    untouched. carried: the input columns that are kept
     beside them; None: all. touched_only: rows whose scores did not change are left out.
     """
 
@@ -45,8 +48,10 @@ class OutputNames:
     suffix: str = SUFFIX
     roles: bool = False
     normalise: bool = False
+    tie: Tie = "off"
     carried: tuple[str, ...] | None = None
     touched_only: bool = False
+    skip_missing: bool = False
 
     @property
     def _tag(self) -> str:
@@ -81,6 +86,9 @@ class OutputNames:
     def agree(self, loss: str) -> str:
         return f"{loss}_agree{self._tag}"
 
+    def decision(self, loss: str) -> str:
+        return f"{loss}_decision{self._tag}"
+
     @property
     def touched(self) -> str:
         return f"touched{self._tag}"
@@ -99,10 +107,12 @@ class OutputNames:
             for when in ("before", "after"):
                 names += [self.action(loss.name, model, when) for model in self._models]
             names.append(self.agree(loss.name))
+            if self.tie != "off":
+                names.append(self.decision(loss.name))
         names.append(self.touched)
         if self.roles:
             names.append(self.split)
-        return [*names, *([self.valid] if skip else [])]
+        return [*names, *([self.valid] if skip or self.skip_missing else [])]
 
     def kept(self, existing: Sequence[str], where: str) -> list[str]:
         """The input columns that are carried, in the input's order."""
@@ -201,7 +211,7 @@ def added(
     names.check(batch.schema.names, skip, "the data")
     if names.normalise:
         check_normalise(layout)
-    reading = read(batch, layout, problems, start)
+    reading = read(batch, replace(layout, skip_missing=names.skip_missing), problems, start)
     valid, rows = reading.valid, None
     done = replay(reading.block, rules, log)
     touched = [t & valid for t in done.touched]
@@ -227,10 +237,13 @@ def added(
         first, *others = (after[place] for after in done.after)
         same = np.logical_and.reduce([first == other for other in others])
         arrays[names.agree(loss.name)] = pa.array(same, mask=_unless(valid))
+        if names.tie != "off":
+            now = [after[place] for after in done.after]
+            arrays[names.decision(loss.name)] = decisions(loss, done.f, now, valid, names.tie)
     arrays[names.touched] = pa.array(np.logical_or.reduce(touched))
     if names.roles:
         arrays[names.split] = roles.column(batch, valid)
-    if skip:
+    if skip or names.skip_missing:
         arrays[names.valid] = pa.array(valid)
     return Added(arrays, rows)
 

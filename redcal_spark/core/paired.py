@@ -134,7 +134,7 @@ class Pairing:
         assert block.y is not None
         self._heaviest = heaviest
         self._f = block.f  # `rows` has copies
-        self._first = [actions.copy() for actions in rows.actions]
+        self.first = [actions.copy() for actions in rows.actions]
         self._start: list[Actions] | None = None  # when the first round started
         self._within = [NOWHERE] * len(block.f)
 
@@ -154,7 +154,7 @@ class Pairing:
         i = segment[0].model - 1
         if segment[0].round is not None and self._start is None:
             calibrated = any(range_.reach for range_ in self._within)
-            self._start = [a.copy() for a in rows.actions] if calibrated else self._first
+            self._start = [a.copy() for a in rows.actions] if calibrated else self.first
         old = self._within[i]
         moved = index if old.shift == within.shift or not old.reach else np.arange(len(rows))
         before = self._standing(i, rows, index, moved)
@@ -179,10 +179,10 @@ class Pairing:
         def own(moments: Any, nothing: Any) -> Any:
             return tuple(moments if k == i else nothing for k in range(len(self._f)))
 
-        whole = against(self._first)
+        whole = against(self.first)
         rounds = none = (Moments(),) * len(losses)
         if self._start is not None:
-            rounds = whole if self._start is self._first else against(self._start)
+            rounds = whole if self._start is self.first else against(self._start)
         brier = _brier_moments(self._f[i], rows.f[i], y, moved, w, self._within[i])
         return Paired(y.ndim == 2, own(whole, none), own(rounds, none), own(brier, Moments()))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
 from typing import Literal
@@ -17,6 +17,7 @@ from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.metrics import Totals
 from redcal_spark.core.number_text import plural
 from redcal_spark.core.parameters import Parameters
+from redcal_spark.core.reading import MISSING
 from redcal_spark.core.scan import Scanner, ScanResult, check_weight
 from redcal_spark.core.segments import check_values
 from redcal_spark.core.splits import Split
@@ -31,7 +32,8 @@ FEW = 100  # rows to fit on
 class Problem:
     """What is asked of the rows, whoever computes it and wherever they are.
 
-    audit: rows are counted by pairs of actions, and none is kept.
+    audit: rows are counted by pairs of actions, and none is kept. missing_model: what to do with
+    rows without a model's scores.
     """
 
     parameters: Parameters
@@ -39,6 +41,7 @@ class Problem:
     columns: Columns
     on_bad_rows: Literal["error", "skip"] = "error"
     audit: bool = False
+    missing_model: Literal["error", "skip_row"] = "error"
 
     @property
     def n_classes(self) -> int | None:
@@ -58,6 +61,7 @@ class Problem:
     def scanner(self, layout: Layout, split: Split | None = None) -> Scanner:
         """What looks at every row once; Decision Calibration keeps them all."""
         everywhere = self.parameters.calibrates_everywhere
+        layout = replace(layout, skip_missing=self.missing_model == "skip_row")
         return Scanner(layout, self.rules(layout.binary), everywhere, split, audit=self.audit)
 
     def check(self, gathered: ScanResult, where: str) -> None:
@@ -66,7 +70,10 @@ class Problem:
             raise InputError(f"{where} has no rows")
         if self.on_bad_rows == "error":
             skip = setting("on_bad_rows", "skip")
-            advice = f"\n  ({skip} passes such rows through untouched)"
+            advice = f"\n  ({skip} passes such rows through untouched"
+            if any(kind.startswith(MISSING) for _, kind in gathered.problems.kinds):
+                advice += f", {setting('missing_model', 'skip_row')} those without a model's scores"
+            advice += ")"
             gathered.problems.raise_if_any(where, advice)
         if not gathered.fit.rows:
             raise InputError(f"{where} has no rows to fit on: {_none_left(gathered)}")

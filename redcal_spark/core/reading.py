@@ -30,6 +30,7 @@ from redcal_spark.settings import setting
 
 SUM_TOLERANCE = ONE // 1_000  # rows further than this from 1 are told: softmax noise is far below
 EXAMPLES = 3
+MISSING, NULL = "without scores of model", "with null"  # what is wrong with a row
 
 
 @dataclass
@@ -161,9 +162,10 @@ class _Reader:
         self.n, self.d = batch.num_rows, layout.n_classes
         self.valid = np.ones(self.n, np.bool_)
         self._off = np.zeros(self.n, np.bool_)
+        self._absent: Mask | None = None  # rows whose missing scores are told already, or skipped
         id = layout.columns.id
         if id is not None and id in batch.schema.names:
-            self._reject(id, "with null", _nulls(batch.column(id)))
+            self._reject(id, NULL, _nulls(batch.column(id)))
 
     @property
     def off_sum(self) -> int:
@@ -171,6 +173,7 @@ class _Reader:
 
     def scores(self, model: int) -> Grid:
         names, form = self.layout.columns.of_model(model), self.layout.forms[model - 1]
+        self._missing(model, names)
         grid = np.empty((self.n, self.d), np.int32)
         if form == "binary":
             self._quantise(names[0], self._numbers(names[0])[:, None], grid[:, 1:])
@@ -185,6 +188,24 @@ class _Reader:
             sums += grid[:, j]
         self._off |= np.abs(sums - ONE) > SUM_TOLERANCE
         return grid
+
+    def _missing(self, model: int, names: Sequence[str]) -> None:
+        """Rows without any score of a model: told with its name, where it has one, or skipped."""
+        self._absent, called = None, self.layout.columns.model_names
+        columns = [self.batch.column(name) for name in names]
+        if not all(column.null_count for column in columns):
+            return
+        missing = np.logical_and.reduce([_nulls(column) for column in columns])
+        if self.layout.skip_missing:
+            self._absent = missing
+            self.valid &= ~missing
+        elif called is not None:
+            self._absent = missing
+            self._reject(names[0], f"{MISSING} {called[model - 1]!r}", missing)
+
+    def _reject_nulls(self, name: str, column: pa.Array) -> None:
+        nulls = _nulls(column)
+        self._reject(name, NULL, nulls if self._absent is None else nulls & ~self._absent)
 
     def labels(self) -> tuple[Grid | None, Mask]:
         form, name = self.layout.label, self.layout.columns.label
@@ -260,14 +281,14 @@ class _Reader:
 
     def _numbers(self, name: str) -> Floats:
         column = self.batch.column(name)
-        self._reject(name, "with null", _nulls(column))
+        self._reject_nulls(name, column)
         return _filled(column, 0)
 
     def _vectors(self, name: str, wanted: Mask, nulls: bool = True) -> Floats:
         """An array column as n x d; zeros where a row cannot be read."""
         column = self.batch.column(name)
         if nulls:
-            self._reject(name, "with null", _nulls(column))
+            self._reject_nulls(name, column)
         flat = column.flatten()
         whole = len(flat) == self.n * self.d and not column.null_count and not flat.null_count
         if whole and (

@@ -16,6 +16,7 @@ from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.fixed_point import BITS
 from redcal_spark.core.history import Point, before_and_after
 from redcal_spark.core.metrics import Metrics, root
+from redcal_spark.core.moves import moves_json
 from redcal_spark.core.parameters import Parameters
 from redcal_spark.core.problem import Problem
 from redcal_spark.core.scan import ScanResult
@@ -51,7 +52,8 @@ def audits(
     """The audit of the first and of the last point, per split.
 
     Without its `pairs`: `rows` and `event_rows` say which there are, and what they cost is counted
-    by `redcal audit` alone. At 50 actions they would be two thirds of it.
+    by `redcal audit` alone. At 50 actions they would be two thirds of it. With its `moves`, of
+    holdout rows after the last patch: `core.moves.moves_json` says what they are.
     """
 
     def small(metrics: Metrics) -> dict[str, Any]:
@@ -59,7 +61,8 @@ def audits(
         for loss in data["losses"]:
             for each in loss.get("by_pair", [loss]):
                 del each["pairs"], each["costs_known"]
-        return data
+        moves = moves_json(metrics.totals, metrics.losses)
+        return data if moves is None else data | {"moves": moves}
 
     stages = before_and_after(histories, pair.losses)
     found = {

@@ -7,6 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Literal
 
+from redcal_spark.backends.backend import Scan
 from redcal_spark.certificate.certify import DELTA, Certificate, certify
 from redcal_spark.core.fixed_point import BITS
 from redcal_spark.core.history import Point
@@ -112,6 +113,17 @@ def verdict(
             )
         )
     return replace(pair, certificate=certificate), kept
+
+
+def counted(scan: Scan, pair: ReconciledPair, histories: Histories) -> Histories:
+    """The histories with what was moved by the patches that were kept: a pass, if some were not."""
+    points = histories.get("holdout")
+    if not points or not pair.log or points[-1].totals.touched:
+        return histories
+    last = scan.histories(pair, histories["fit"])["holdout"][-1].totals
+    sums = {name: getattr(last, name) for name in ("touched", "moves", "move_labels")}
+    end = replace(points[-1], totals=replace(points[-1].totals, **sums))
+    return histories | {"holdout": [*points[:-1], end]}
 
 
 def failures(certificate: Certificate, models: Sequence[str] | None = None) -> list[str]:

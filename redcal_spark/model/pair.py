@@ -12,6 +12,7 @@ import pyarrow as pa
 from redcal_spark.certificate.certify import Certificate
 from redcal_spark.core.arrow import batches, empty_batch, from_numpy, to_arrow, with_columns
 from redcal_spark.core.columns import plan
+from redcal_spark.core.decisions import tie_of
 from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.normalised import with_nan
 from redcal_spark.core.output_columns import OutputNames
@@ -47,6 +48,8 @@ class ReconciledPair(Fitted):
         suffix: str = "_reconciled",
         on_bad_rows: Literal["error", "skip"] = "error",
         normalise: bool = False,
+        missing_model: Literal["error", "skip_row"] = "error",
+        tie: str | None = "off",
     ) -> Any:
         """The reconciled scores of any rows, labelled or not.
 
@@ -57,13 +60,25 @@ class ReconciledPair(Fitted):
         normalise: the scores of several classes need not sum to 1 when they are patched; scores
         divided by their sum are added, null where it is 0 (numpy: as many more arrays, with NaN).
         Actions are those of the scores as they are, and so is every promise.
+        missing_model: rows without a model's scores are an error, or pass through ("skip_row").
+
+        tie: columns `<loss>_decision` are added to a table: the agreed action, and where the models
+        disagree that of "model_1" (or of a model by its name), the "cheaper" one by the mean of all
+        models' new scores (the first model's of equals), or None for none.
         """
         if on_bad_rows not in ("error", "skip"):
             raise UsageError(f"on_bad_rows: must be 'error' or 'skip', got {on_bad_rows!r}")
         if not isinstance(normalise, bool):
             raise UsageError(f"normalise: must be True or False, got {normalise!r}")
-        skip = on_bad_rows == "skip"
-        names = OutputNames(self.columns, self.losses, suffix, normalise=normalise)
+        check_missing_model(missing_model)
+        skip, absent = on_bad_rows == "skip", missing_model == "skip_row"
+        rule = tie_of(tie, self.columns.n_models, self.columns.model_names)
+        names = OutputNames(
+            *(self.columns, self.losses, suffix),
+            normalise=normalise,
+            tie=rule,
+            skip_missing=absent,
+        )
         if is_spark(data):
             from redcal_spark.backends.spark.frames import apply_to_frame
 
@@ -131,6 +146,11 @@ class ReconciledPair(Fitted):
 def is_spark(data: Any) -> bool:
     """Whether this is a Spark DataFrame, asked without importing Spark."""
     return any(kind.__module__.startswith("pyspark.sql") for kind in type(data).__mro__)
+
+
+def check_missing_model(given: str) -> None:
+    if given not in ("error", "skip_row"):
+        raise UsageError(f"missing_model: must be 'error' or 'skip_row', got {given!r}")
 
 
 def is_many(data: Any) -> bool:

@@ -25,7 +25,7 @@ from redcal_spark.core.problem import Problem
 from redcal_spark.core.scan import each_alone
 from redcal_spark.errors import FitWarning, UsageError, warn
 from redcal_spark.model.fit import fit_scanned
-from redcal_spark.model.pair import ReconciledPair, is_many, is_spark
+from redcal_spark.model.pair import ReconciledPair, check_missing_model, is_many, is_spark
 from redcal_spark.settings import MAX_MODELS, DriverBudget, called_from_python
 
 log = logging.getLogger(__name__)
@@ -60,6 +60,7 @@ class Reconciler:
         segments: columns whose values split the rows for measuring only; nothing in the fit looks
             at them.
         on_bad_rows: "error", or "skip" to leave out rows that cannot be used.
+        missing_model: "error", or "skip_row" to leave out rows without a model's scores.
         threads: threads of the local engine; None: all cores.
         engine: "auto" computes where the data is: Spark DataFrames on Spark, all else in memory.
         scratch: a path or catalog schema that every Spark worker sees.
@@ -95,6 +96,7 @@ class Reconciler:
         weight_unit: float = 1,
         segments: Sequence[str] = (),
         on_bad_rows: Literal["error", "skip"] = "error",
+        missing_model: Literal["error", "skip_row"] = "error",
         threads: int | None = None,
         engine: Literal["auto", "local", "spark"] = "auto",
         scratch: str | None = None,
@@ -127,6 +129,7 @@ class Reconciler:
         self._any_models = models is model_1 is model_2 is None
         if on_bad_rows not in ("error", "skip"):
             raise UsageError(f"on_bad_rows: must be 'error' or 'skip', got {on_bad_rows!r}")
+        check_missing_model(missing_model)
         d = family.n_classes
         if names is not None and d is not None and len(names) != d:
             raise UsageError(f"classes: {len(names)} names, but the losses have {d} classes")
@@ -139,7 +142,9 @@ class Reconciler:
             raise UsageError(f"threads: must be 1 or more, got {threads}")
         if engine not in ("auto", "local", "spark"):
             raise UsageError(f"engine: must be 'auto', 'local' or 'spark', got {engine!r}")
-        self.problem = Problem(parameters, family, columns, on_bad_rows)
+        self.problem = Problem(
+            parameters, family, columns, on_bad_rows, missing_model=missing_model
+        )
         self.threads = threads
         self.engine = engine
         self.scratch = scratch

@@ -13,7 +13,7 @@ from redcal_spark.certificate import exact_numbers
 from redcal_spark.core.number_text import plural
 from redcal_spark.errors import UsageError
 from redcal_spark.model.model_file import SCHEMA_VERSION
-from redcal_spark.report import actions, provenance, segments, steps
+from redcal_spark.report import actions, decisions, provenance, segments, steps
 from redcal_spark.report.data import SPLITS, STYLES, Report
 from redcal_spark.report.markup import name
 from redcal_spark.report.numbers import decimal, share, shown, typeset, whole
@@ -21,8 +21,19 @@ from redcal_spark.report.summary import summary
 from redcal_spark.runs.ledger import RUNS_SCHEMA_VERSION
 
 if TYPE_CHECKING:
-    from jinja2 import BytecodeCache
+    from jinja2 import BytecodeCache, Environment
 
+GLOSSARY = (  # the words that the one who signs meets
+    ("Score", "what a model says about a row: how likely each outcome is"),
+    ("Decision", "the action that costs least on average, by a model’s scores and your costs"),
+    ("Cost", "what decisions cost by what really happened, from your table of costs"),
+    ("Holdout rows", "rows with known outcomes that were kept out of the fit, to check it"),
+    ("Correction, patch", "a small change to one model’s scores on a described group of rows"),
+    ("In dispute", "the two models lead to different decisions"),
+    ("Certificate", "what is promised, what was measured, and whether it holds"),
+    ("±, interval", "the true value lies within, with the confidence that is given"),
+    ("Fingerprint", "a digest of all that went into the run; another input or setting changes it"),
+)
 TEMPLATES = files(__package__) / "templates"
 SHOWS: dict[str, Any] = {  # what templates call, besides the run's `report`
     "name": name,
@@ -35,6 +46,7 @@ SHOWS: dict[str, Any] = {  # what templates call, besides the run's `report`
     "fromjson": json.loads,
     "number": provenance.number,
     "exact": exact_numbers.shown,
+    "digits_of": provenance.digits_of,
     "cell_share": actions.cell_share,
     "largest_phi": steps.largest_phi,
     "gap_chart": actions.gap_chart,
@@ -48,27 +60,35 @@ SHOWS: dict[str, Any] = {  # what templates call, besides the run's `report`
 
 def render(report: Report) -> str:
     """The report as HTML. Every value is escaped: by jinja2, and by `tag` within `Html`."""
+    made = environment(report)
+    css = (TEMPLATES / "style.css").read_text(encoding="utf-8")
+    more = more_models(css, len(report.models))
+    page = made.get_template("report.html").render(**context(report), more_models=more)
+    return f"{page}\n"
+
+
+def environment(report: Report, *, autoescape: bool = True) -> Environment:
+    """What renders templates."""
     try:
-        from jinja2 import DictLoader, Environment, StrictUndefined
+        from jinja2 import DictLoader, StrictUndefined
+        from jinja2 import Environment as Made
     except ModuleNotFoundError as err:
         raise UsageError(
             "the report needs jinja2, which is not installed; get it with: "
             "pip install 'redcal-spark[report]'"
         ) from err
     sources = {part.name: part.read_text(encoding="utf-8") for part in TEMPLATES.iterdir()}
-    environment = Environment(
+    made = Made(
         loader=DictLoader(sources),
-        autoescape=True,
+        autoescape=autoescape,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         bytecode_cache=_compiled(),
     )
-    environment.filters["plural"] = plural
-    environment.globals.update(SHOWS, report=report)
-    more = more_models(sources["style.css"], len(report.models))
-    page = environment.get_template("report.html").render(**context(report), more_models=more)
-    return page + "\n"
+    made.filters["plural"] = plural
+    made.globals.update(SHOWS, report=report)
+    return made
 
 
 # Of models from the third on, in light and in dark.
@@ -132,6 +152,9 @@ def context(report: Report) -> dict[str, Any]:
         "besides": list(provenance.besides(report)),
         "to_fix": to_fix[: actions.EVENTS],
         "unfixed": len(to_fix[actions.EVENTS :]),
+        "touched": decisions.touched(report),
+        "changed": [decisions.decisions(report, loss) for loss in report.shown_losses],
+        "glossary": GLOSSARY,
         "losses": [_loss(report, loss, split) for loss in report.shown_losses],
         "left_out_losses": len(report.losses) - len(report.shown_losses),
         "segments": segments.payers(report),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from fractions import Fraction
 from typing import Any
 
 import yaml
@@ -91,10 +90,21 @@ def _weight(check: Check) -> tuple[int, bool]:
     return place, check.split == "fit"
 
 
-def number(number: Number, scale: Fraction, *of: object) -> Html:
-    """A number of a certificate, in the user's units."""
-    value = times(number, scale)
-    return shown(exact_numbers.shown(value), text_of(value), *of)
+def number(check: Check, number: Number, *of: object) -> Html:
+    """A number of a check, in the user's units."""
+    text = exact_numbers.shown(number, check.scale, digits_of(check))
+    return shown(text, text_of(times(number, check.scale)), *of)
+
+
+def digits_of(check: Check) -> int:
+    """Three, or as many as tell the bound from what was measured."""
+    ends = [] if check.interval is None else [check.interval.low, check.interval.high]
+    numbers = [check.measured, *ends, check.bound]
+    for digits in (3, 4, 5):
+        texts = {exact_numbers.shown(x, check.scale, digits) for x in numbers if x is not None}
+        if len(texts) == len({text_of(x) for x in numbers if x is not None}):
+            return digits
+    return 6
 
 
 # --- what the run was made of ---------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal, get_args
 
 from redcal_spark.atomic_write import write_whole
 from redcal_spark.backends.names import ADDRESS
@@ -10,8 +11,18 @@ from redcal_spark.config.schema import Output
 from redcal_spark.config.tables import sibling
 from redcal_spark.errors import UsageError
 from redcal_spark.report.data import Report
+from redcal_spark.report.markdown import render_markdown
 from redcal_spark.report.page import render
+from redcal_spark.report.pdf import find_browser, printed
 
+Format = Literal["html", "md", "pdf"]
+ENDINGS: dict[str, Format] = {
+    ".html": "html",
+    ".htm": "html",
+    ".md": "md",
+    ".markdown": "md",
+    ".pdf": "pdf",
+}
 ELSEWHERE = Path("redcal_report.html")
 HEAD = 8_192  # bytes of a report that have its title
 
@@ -28,11 +39,27 @@ def path_on_demand(output: Output) -> Path:
     return path_after_run(output) or _beside(output.table) or ELSEWHERE
 
 
-def write_report(report: Report, path: Path) -> None:
+def format_of(path: str | None, asked: str | None) -> Format:
+    """The form that is asked for by name, or by the ending of the file."""
+    ending = ENDINGS.get(Path(path or "").suffix.lower())
+    if asked is None:
+        return ending or "html"
+    form: Format = next(known for known in get_args(Format) if known == asked)
+    if ending is not None and ending != form:
+        raise UsageError(f"-o {path} ends as {ending}, and --format says {form}: leave one out")
+    return form
+
+
+def write_report(report: Report, path: Path, form: Format = "html") -> None:
     """Write the report of a run, whole or not at all."""
-    page = render(report)
+    browser = find_browser() if form == "pdf" else None
+    page = render_markdown(report) if form == "md" else render(report)
+    paper = None if browser is None else printed(page, browser)
     try:
-        write_whole(path, lambda file: file.write(page))
+        if paper is not None:
+            write_whole(path, lambda file: file.buffer.write(paper))
+        else:
+            write_whole(path, lambda file: file.write(page))
     except OSError as err:
         raise UsageError(f"{path}: the report cannot be written: {err.strerror}") from err
 

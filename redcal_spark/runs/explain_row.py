@@ -13,6 +13,7 @@ from redcal_spark.backends.inputs import open_input, pinned
 from redcal_spark.backends.store import Table
 from redcal_spark.config.input import Input
 from redcal_spark.core.columns import is_text, plan
+from redcal_spark.core.reading import MISSING, NULL
 from redcal_spark.errors import InputError, JoinWarning, UsageError
 from redcal_spark.model.explanation import Explanation
 from redcal_spark.model.pair import ReconciledPair
@@ -72,6 +73,9 @@ def _explained(job: Job, pair: ReconciledPair, row: pa.Table) -> Explanation | s
     try:
         return pair.explain(row)
     except InputError as err:
+        missing = MISSING in str(err) or NULL in str(err)
+        if job.config.input.missing_model == "skip_row" and missing:
+            return f"{err}\n  (input.missing_model: skip_row passed it through untouched)"
         if not job.skip:
             raise
         return f"{err}\n  (input.on_bad_rows: skip passed it through untouched)"

@@ -94,6 +94,7 @@ class Job:
                 weight_unit=columns.weight_unit,
                 segments=columns.segments,
                 on_bad_rows=self.config.input.on_bad_rows,
+                missing_model=self.config.input.missing_model,
                 threads=self.config.engine.threads,
             )
 
@@ -109,7 +110,8 @@ class Job:
         del output["report"]  # the rows are the same, whoever reads of them
         del output["writer"]  # nor whoever writes them
         # as before there were such keys
-        for key, usual in (("normalise", False), ("columns", None), ("rows", "all")):
+        known = {"normalise": False, "tie": "off", "columns": None, "rows": "all"}
+        for key, usual in known.items():
             if output[key] == usual:
                 del output[key]
         if tree["input"]["weight"] is None:

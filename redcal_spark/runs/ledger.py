@@ -17,7 +17,7 @@ from redcal_spark.backends.store import Commit, Store
 from redcal_spark.config.redaction import Redaction
 from redcal_spark.errors import RunError, UsageError
 from redcal_spark.model.model_file import SCHEMA_VERSION
-from redcal_spark.runs import words_of_0_1
+from redcal_spark.runs import comments, words_of_0_1
 
 RUNS_SCHEMA_VERSION = 4
 FINISHED = ("converged", "capped", "stalled", "cut")
@@ -110,8 +110,10 @@ TYPES = {
     "float": pa.float64(),
     "datetime": pa.timestamp("us", "UTC"),
 }
-SCHEMA = pa.schema(
-    [(column.name, TYPES[str(column.type).removesuffix(" | None")]) for column in fields(RunRow)]
+SCHEMA = comments.RUNS.on(
+    pa.schema(
+        [(each.name, TYPES[str(each.type).removesuffix(" | None")]) for each in fields(RunRow)]
+    )
 )
 
 
@@ -133,13 +135,15 @@ class Ledger:
         A MERGE, not an append: of two appends from one version both would succeed.
         """
         same = {"fingerprint": "fingerprint", "status": "status"}
-        self._store.merge(self.table, self._stored(row), same, row.commit, update=False)
-        return bool(self.rows(run_id=row.run_id))
+        added = self._store.merge(self.table, self._stored(row), same, row.commit, update=False)
+        return bool(added or self.rows(run_id=row.run_id))
 
     def replace(self, row: RunRow) -> bool:
         """Bring a run's row up to date, if its claim is still the one we know. Whether it was."""
         same = {"run_id": "run_id", "claim": "previous_claim"}
-        self._store.merge(self.table, self._stored(row), same, row.commit, insert=False)
+        changed = self._store.merge(self.table, self._stored(row), same, row.commit, insert=False)
+        if changed == 1:
+            return True
         return [stored.claim for stored in self.rows(run_id=row.run_id)] == [row.claim]
 
     def withdraw(self, row: RunRow) -> None:

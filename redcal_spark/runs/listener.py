@@ -22,6 +22,9 @@ class Listener:
     def advance(self, rows: int) -> None:
         """So many more rows of the phase are done."""
 
+    def passing(self, name: str, done: int, total: int) -> None:
+        """A pass over the rows that Spark keeps is through so many bytes of so many."""
+
     def fit(self, losses: LossFamily) -> None:
         """Patches and rounds that follow are of these losses."""
 

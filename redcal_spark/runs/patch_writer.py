@@ -26,7 +26,9 @@ class Progress:
 
     Beside the patches a resumed run must know how many calibrations had ended on a patch of zero:
     they leave no trace in the log. The number goes into the ledger before the patches go into
-    their table, with the number before, so that whichever of them are there, theirs is known.
+    their table, with the number before, so that whichever of them are there, theirs is known. The
+    last patches come without: the ledger's end follows. If it does not, they are found again, and
+    must be those that are there.
     """
 
     def __init__(self, store: Store, table: str, claim: Claim, models: int):
@@ -35,6 +37,7 @@ class Progress:
         self._table = table
         self._claim = claim
         self._patches: list[Patch] = []
+        self._there: list[Patch] = []  # in the table, when the run was taken over
         self.zero_calibrations = 0  # when the last patch was found
         if claim.resumed is not None:
             self._read(claim.resumed.progress)
@@ -50,33 +53,46 @@ class Progress:
 
     def _read(self, known: str | None) -> None:
         table = self._store.read(self._table, {"run_id": self._claim.row.run_id})
-        self._patches = [] if table is None else list(log_of(table, self._models))
-        if not self._patches:
-            return
-        zero = {int(k): int(v) for k, v in json.loads(known or "{}").items()}
-        if len(self._patches) not in zero:
-            raise RunError(
-                f"run {self._claim.row.run_id} cannot be resumed: {self._table} has "
-                f"{len(self._patches)} of its patches, the ledger records {sorted(zero)}; "
-                "run again with --force"
-            )
-        self.zero_calibrations = zero[len(self._patches)]
+        self._there = [] if table is None else list(log_of(table, self._models))
+        zero = {int(k): int(v) for k, v in json.loads(known or '{"0": 0}').items()}
+        number = min(len(self._there), max(zero))
+        if self._there and number not in zero:
+            raise self._distrusted(f"the ledger records {sorted(zero)}")
+        self._patches = self._there[:number]
+        self.zero_calibrations = zero.get(number, 0)
+
+    def _distrusted(self, why: str) -> RunError:
+        return RunError(
+            f"run {self._claim.row.run_id} cannot be resumed: {self._table} has "
+            f"{len(self._there)} of its patches, {why}; run again with --force"
+        )
 
     def patch(self, patch: Patch, zero_calibrations: int) -> None:
         """A patch was found, after so many calibrations that ended on zero."""
+        number = len(self._patches)
         self._patches.append(patch)
-        self._waiting.append(patch)
         self.zero_calibrations = zero_calibrations
+        if number < len(self._there):
+            if self._there[number] != patch:
+                raise self._distrusted(f"but number {number} is not what its input gives")
+            self._saved = number + 1, zero_calibrations
+            return
+        self._waiting.append(patch)
         if time.monotonic() >= self._due:
             self.save()
 
-    def save(self) -> int:
-        """Write what is waiting; returns the version of the table that has it all."""
+    def save(self, *, last: bool = False) -> int:
+        """Write what is waiting; returns the version of the table that has it all.
+
+        last: the end of the run follows, which says all that the ledger must know.
+        """
         start = time.monotonic()
         (before, zero_before), now = self._saved, self._saved[0] + len(self._waiting)
-        if self._waiting:  # also tells whether the run is still ours
+        if self._waiting and not last:  # also tells whether the run is still ours
             known = {before: zero_before, now: self.zero_calibrations}
             self._claim.update(progress=json.dumps(known))
+        else:
+            self._claim.check()
         row = self._claim.row
         batches = patches_table(row.run_id, PatchLog(self._waiting)).to_batches()
         commit = replace(row.commit, phase=now, again=self._claim.resumed is not None)
@@ -88,7 +104,9 @@ class Progress:
 
     def finish(self) -> int:
         """Write the last; small files are put together if there are many. Returns the version."""
-        version = self.save()
+        if len(self._patches) < len(self._there):
+            raise self._distrusted(f"but its input gives {len(self._patches)}")
+        version = self.save(last=True)
         if self._writes > FILES:
             self._store.compact(self._table, replace(self._claim.row.commit, phase=-1))
         return version

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -18,7 +19,7 @@ from redcal_spark.core.patches import Patch, PatchLog
 from redcal_spark.core.roles import Roles
 from redcal_spark.errors import RedcalError, ScratchError
 from redcal_spark.model.fit import fit_scanned
-from redcal_spark.model.guard import Histories, verdict
+from redcal_spark.model.guard import Histories, counted, verdict
 from redcal_spark.model.pair import ReconciledPair
 from redcal_spark.runs import signals
 from redcal_spark.runs.claim import Claim
@@ -63,6 +64,7 @@ class Run:
         """
         self.job.listener.run(self.claim.row.run_id)
         self._counters.clear()
+        self._counters.heard = self.job.listener.passing
         with self.claim:
             try:
                 yield
@@ -156,7 +158,8 @@ class Run:
             histories = scan.histories(pair, self._all_seen(pair.log))
             made.rows = scan.replayed
             guard, delta = job.config.reconcile.guard, job.reconciler.delta
-            return verdict(pair, histories, guard, job.listener.note, delta)
+            pair, histories = verdict(pair, histories, guard, job.listener.note, delta)
+            return pair, counted(scan, pair, histories)
 
     def _all_seen(self, log: PatchLog) -> list[Point] | None:
         """The points of the fitting rows, if all were taken: rounds only, each measured."""
@@ -173,12 +176,15 @@ class Run:
         """Write all tables; the ledger comes last."""
         job, tables, gathered = self.job, self.job.tables, scan.gathered
         with self.phase("write"):
-            self.written[tables.patches] = progress.finish()
             columns = pair.columns.segments
             table = history_table(self.claim.row.run_id, pair.losses, histories, columns)
-            self.written[tables.history] = job.store.write(
-                tables.history, HISTORY, table.to_batches(), "append", self._commit()
-            )
+            commit = self._commit()
+            with ThreadPoolExecutor(1) as aside:  # in a catalog each of them takes a second
+                patches = aside.submit(progress.finish)
+                self.written[tables.history] = job.store.write(
+                    tables.history, HISTORY, table.to_batches(), "append", commit
+                )
+                self.written[tables.patches] = patches.result()
         if self.claim.row.command == "run":
             self._write_rows(pair, Roles(scan.layout, job.split), gathered.rows)
         job.check_unchanged(self.identity)

@@ -23,6 +23,7 @@ from redcal_spark.core.patches import FIELDS, PatchLog
 from redcal_spark.core.segment_numbers import read
 from redcal_spark.errors import RunError
 from redcal_spark.model.pair import ReconciledPair
+from redcal_spark.runs import comments
 from redcal_spark.runs.ledger import RunRow
 from redcal_spark.runs.segment_tables import segment_measurements, segment_quality
 
@@ -94,6 +95,16 @@ METRICS = pa.schema(
         ("segment_kind", pa.string()),  # value, null, or other
         ("segment_value", pa.string()),
     ]
+)
+
+# Whoever makes a table of them may show what its columns are.
+PATCHES, HISTORY, METRICS = (
+    said.on(schema)
+    for said, schema in (
+        (comments.PATCHES, PATCHES),
+        (comments.HISTORY, HISTORY),
+        (comments.METRICS, METRICS),
+    )
 )
 
 PER_MODEL = ("decision_loss", "loss_gap", "calibration_gap")

@@ -199,6 +199,8 @@ class _Statement:
                     action = sql.named(loss, f"_a{number}_{model}")
                     fresh[names.action(loss.name, model, when)] = action
             fresh[names.agree(loss.name)] = " AND ".join(f"{first} = {two}" for two in others)
+            places = [first, *others]
+            fresh[names.decision(loss.name)] = sql.decision(loss, names.tie, places)
         fresh[names.touched] = "false"
         fresh[names.split] = self._role()
         fresh[names.valid] = "_valid"

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from redcal_spark.core.columns import Form, Layout
+from redcal_spark.core.decisions import Tie
 from redcal_spark.core.fixed_point import ONE, exact
 from redcal_spark.core.losses import Loss
 from redcal_spark.core.reading import SUM_TOLERANCE
@@ -76,6 +77,30 @@ def named(loss: Loss, place: str) -> str:
     """The name of an action. Of a null place, `element_at` of constants gives one, too."""
     cases = [f"WHEN {number} THEN {text(name)}" for number, name in enumerate(loss.actions, 1)]
     return f"CASE {place} {' '.join(cases)} END"
+
+
+def decision(loss: Loss, tie: Tie, places: Sequence[str]) -> str:
+    """The agreed action, or the one that the rule takes. places: of every model's action."""
+    first, *others = places
+    if tie == "cheaper":
+        array = f"array({', '.join(_price(loss, place, len(places)) for place in places)})"
+        chosen = f"array_position({array}, array_min({array}))"
+        return named(loss, f"element_at(array({', '.join(places)}), CAST({chosen} AS INT))")
+    if tie is None:
+        agreed = " AND ".join(f"{first} = {other}" for other in others)
+        return named(loss, f"IF({agreed}, {first}, NULL)")
+    return named(loss, places[tie - 1] if isinstance(tie, int) else first)
+
+
+def _price(loss: Loss, place: str, models: int) -> str:
+    """What an action costs by all models' scores together, which need more than a bigint."""
+    rows = f"array({', '.join(wholes([int(c) for c in costs]) for costs in loss.quantised)})"
+    both = "_q1"
+    for model in range(2, models + 1):
+        both = f"zip_with({both}, _q{model}, (x, y) -> x + y)"
+    products = f"zip_with({rows}[{place} - 1], {both}, (c, x) -> CAST(c AS DECIMAL(19, 0)) * x)"
+    zero = "CAST(0 AS DECIMAL(38, 0))"
+    return f"aggregate({products}, {zero}, (s, x) -> CAST(s + x AS DECIMAL(38, 0)))"
 
 
 def normalised(q: str) -> str:

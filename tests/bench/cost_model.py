@@ -73,7 +73,9 @@ class Workload:
 
 @dataclass(frozen=True)
 class CostModel:
-    """scan: by rows. passes: by bytes. holdout: by active rows.
+    """scan: by rows. passes: by bytes. holdout: by active rows. handed: by bytes of chosen events.
+
+    What is handed over is read and patched by the driver alone.
 
     task: seconds that the driver spends on every task of a job, one after the other.
     job: seconds that a cluster takes more than one machine to start a job; assumed, not measured.
@@ -82,6 +84,7 @@ class CostModel:
     scan: Line
     passes: Line
     holdout: Line
+    handed: Line
     task: float
     job: float = 0.0
 
@@ -90,21 +93,26 @@ class CostModel:
         return self.job + self.passes.seconds(size, min(cores, tasks)) + self.task * tasks
 
     def fit_seconds(self, rows: float, cores: int, work: Workload) -> float:
-        """The scan, the rounds where Spark keeps the rows, and the holdout pass.
+        """The scan, and the rounds: at the driver, or where Spark keeps the rows.
 
-        What fits the driver's budget costs one pass to collect; what the driver then does in
-        memory is left out. Rows that fall out of all events stay in, as if nothing were rewritten.
+        Rows that fall out of all events stay in, as if nothing were rewritten. Totals follow at
+        the driver, so that there is a pass after the fit only if some event did not fit.
         """
         tasks = tasks_of(rows * work.table_bytes, cores)
         active = rows * work.active * work.row_bytes
         total = self.job + self.scan.seconds(rows, min(cores, tasks)) + self.task * tasks
-        if active <= work.driver_budget:
-            return total + self.pass_seconds(active, cores)
+        total += self.handed.latency
+        spread = False
         for share, calibrations in work.rounds:
             event = rows * share * work.row_bytes
+            if event <= work.driver_budget:
+                total += self.handed.each * event
+                continue
+            spread = True
             total += 2 * self.pass_seconds(active, cores)  # count the events, take one out
-            if event > work.driver_budget:
-                total += (1 + calibrations) * self.pass_seconds(event, cores)
+            total += (1 + calibrations) * self.pass_seconds(event, cores)
+        if not spread:
+            return total
         used = min(cores, tasks_of(active, cores))
         return total + self.job + self.holdout.seconds(rows * work.active, used)
 

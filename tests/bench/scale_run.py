@@ -133,13 +133,12 @@ def on_spark(bench: Bench) -> Iterator[tuple[SparkSession, Callable[[int | None]
     """A session, warmed up by a fit of a few rows, and what makes the work of a job."""
     from redcal_spark.backends.spark.backend import SparkBackend
     from redcal_spark.backends.spark.session import local_session
-    from redcal_spark.settings import DRIVER_BUDGET
 
     spark = local_session(master=f"local[{bench.case.cores}]")
 
     def work(budget: int | None = None) -> Backend:
         scratch = str(bench.folder / "scratch")
-        return SparkBackend(spark, scratch, DRIVER_BUDGET if budget is None else budget)
+        return SparkBackend(spark, scratch, "auto" if budget is None else budget)
 
     try:
         if bench.case.table is not None:

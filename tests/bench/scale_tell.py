@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from redcal_spark.settings import DRIVER_BUDGET
 from tests.bench.cost_model import CostModel, Line, Measured, Workload, fitted, tasks_of
 from tests.bench.scale_plan import Case
 from tests.bench.tables import MEMORY
 from tests.bench.timing import seconds
 
 MIB, GIB = 2**20, 2**30
-PROMISED = {"worker": 512 * MIB, "driver": (256 + 500) * MIB}
+PROMISED = {"worker": 512 * MIB}
+BESIDE = 500 * MIB  # of the driver, beside its budget
+BUDGET = 4 * GIB  # assumed of a cluster's driver: a quarter of what it may still use
 AT_MOST = 1.2  # times the ratio at the size before
 CLUSTER = 1.0  # seconds that a cluster is assumed to take more to start a job
 SIZES, CLUSTERS = (10**8, 10**9, 10**10), (2, 16, 100, 1_000)
@@ -111,6 +112,8 @@ def _memory(found: list[Found]) -> list[str]:
     lines = []
     for one in found:
         promised = dict(PROMISED)
+        if one.case.kind == "worst":  # with a budget of 0
+            promised["driver"] = BESIDE
         if one.case.kind == "fit":  # of apply's, most is delta-rs's, which writes the table
             promised["process"] = MEMORY + one.told["active_bytes"]
         peaks = one.told["peaks"]
@@ -223,7 +226,7 @@ def passes_of(found: Iterable[Found]) -> list[Measured]:
 
 def model_of(found: Sequence[Found]) -> CostModel | None:
     fits = [f for f in of(found, "rows") if f.case.engine == "spark"]
-    far = [f for f in [*fits, *of(found, "worst")] if _spread(f)]
+    far = of(found, "worst")
     driver = [f.told for f in of(found, "driver")]
     tasks = [told["task_seconds"] + told["statistics"][0]["seconds"] for told in driver]
     passes = passes_of(found)
@@ -231,12 +234,15 @@ def model_of(found: Sequence[Found]) -> CostModel | None:
         return None
     scans = [Measured(f.case.count, f.told["cores"], f.told["phases"]["scan"]) for f in fits]
     holdout = [Measured(f.active_rows, f.told["cores"], f.told["phases"]["holdout"]) for f in far]
-    return CostModel(fitted(scans), fitted(passes), fitted(holdout), tasks[0], CLUSTER)
+    handed = [Measured(_chosen_bytes(f), 1, f.told["phases"]["fit"]) for f in fits]
+    return CostModel(
+        fitted(scans), fitted(passes), fitted(holdout), fitted(handed), tasks[0], CLUSTER
+    )
 
 
-def _spread(one: Found) -> bool:
-    """Whether its rows stayed where Spark keeps them."""
-    return one.case.kind == "worst" or one.told["active_bytes"] > DRIVER_BUDGET
+def _chosen_bytes(one: Found) -> int:
+    """Of the events that the rounds of a fit chose."""
+    return sum(int(event) for event, _ in one.told["rounds"]) * packed_bytes(one.case.rows.classes)
 
 
 def workload_of(one: Found) -> Workload:
@@ -247,7 +253,7 @@ def workload_of(one: Found) -> Workload:
         row_bytes=packed_bytes(case.rows.classes),
         table_bytes=round(one.told["table_bytes"] / rows),
         rounds=tuple((event / rows, after) for event, after in one.told["rounds"]),
-        driver_budget=DRIVER_BUDGET,
+        driver_budget=BUDGET,
     )
 
 
@@ -284,16 +290,17 @@ def _assumptions(model: CostModel, work: Workload, found: Sequence[Found]) -> st
             "(assumed, not measured)",
             f"- {work.active:.1%} of the rows are active, {work.row_bytes} bytes each; "
             f"{len(work.rounds)} rounds with events of {events:.1%} of the rows in all and "
-            f"{followed} calibration patches; each round takes two passes over all active rows, "
-            "and where its event is too large for the driver one pass over the event per patch",
-            f"- active rows or events of at most {work.driver_budget / MIB:,.0f} MiB go to the "
-            "driver, whose own work is left out",
+            f"{followed} calibration patches",
+            f"- events of at most {work.driver_budget / MIB:,.0f} MiB go to the driver, which "
+            f"takes {seconds(model.handed.latency)} + {seconds(model.handed.each * 1e6)} a MB to "
+            f"read and patch them (off by {model.handed.error:.0%}); a larger one takes two passes "
+            "over all active rows, one over the event per patch, and a holdout pass in the end",
         ]
     )
 
 
 def _checked(model: CostModel, one: Found, work: Workload) -> str:
-    here = CostModel(model.scan, model.passes, model.holdout, 0.0, 0.0)
+    here = replace(model, task=0.0, job=0.0)
     said = here.fit_seconds(one.case.count, one.told["cores"], work)
     phases = one.told["phases"]
     was = sum(phases.get(name, 0.0) for name in ("scan", "fit", "holdout"))

@@ -13,16 +13,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from redcal_spark import Reconciler
-from redcal_spark.backends.local.backend import LocalBackend
-from redcal_spark.backends.local.store import DeltaRsStore
-from redcal_spark.backends.spark.backend import SparkBackend
 from redcal_spark.backends.spark.cells import row
 from redcal_spark.backends.spark.frames import layout_of
 from redcal_spark.backends.spark.scan import SparkScan
@@ -30,9 +26,6 @@ from redcal_spark.backends.spark.scratch import Scratch
 from redcal_spark.backends.spark.session import local_session
 from redcal_spark.backends.spark.stored_blocks import Stored
 from redcal_spark.backends.spark.tasks import CellSource
-from redcal_spark.backends.store import Commit
-from redcal_spark.backends.target import Target
-from redcal_spark.core.roles import UNKNOWN
 from tests.bench import data
 from tests.bench.obvious_spark import Obvious
 from tests.bench.timing import Ratio, Result, best, timed
@@ -216,93 +209,6 @@ def whole(sizes: Sizes) -> Result:
         )
 
 
-def rows_out(sizes: Sizes) -> Result:
-    """Reconciled rows written: by tasks against the embedded engine, touched ones against all."""
-    with session() as spark, scores_folder(sizes.many) as folder, written_to() as out:
-        local, on_spark = LocalBackend(DeltaRsStore()), SparkBackend(spark)
-        pair = reconciler(eta=5e-3).fit(spark.read.parquet(str(folder)))
-        counts: dict[str, int] = {}
-
-        def writing(name: str, work: Any, **how: Any) -> Callable[[], None]:
-            target = Target(table=str(out / name), **how)
-            source = work.store.open(str(folder))
-
-            def write() -> None:
-                commit = Commit(uuid4().hex, "bench")
-                made = (pair, target, UNKNOWN)
-                _, counts[name] = work.write_rows(
-                    source, made, commit, lambda _: None, lambda: None
-                )
-
-            return write
-
-        times = best(
-            {
-                "embedded": writing("embedded", local),
-                "direct": writing("direct", on_spark, direct=True),
-                "touched": writing("touched", on_spark, direct=True, touched_only=True),
-                "spark": writing("spark", on_spark),
-                "spark touched": writing("spark_touched", on_spark, touched_only=True),
-            },
-            sizes.repeats,
-        )
-        share = counts["touched"] / counts["direct"]
-        assert counts["embedded"] == counts["direct"] == counts["spark"]
-        assert counts["touched"] == counts["spark_touched"]
-    rows = f"{sizes.many:,} rows"
-    return Result(
-        [
-            Ratio(
-                f"apply {rows}, writer direct, against the embedded apply",
-                times["direct"],
-                times["embedded"],
-                "cost",
-                1.5,
-            ),
-            Ratio(
-                f"apply, rows touched ({share:.0%}), against rows all, writer direct",
-                times["touched"],
-                times["direct"],
-                "cost",
-            ),
-            Ratio(
-                f"apply, rows touched ({share:.0%}), against rows all, writer spark",
-                times["spark touched"],
-                times["spark"],
-                "cost",
-                0.3,
-            ),
-            Ratio(
-                f"apply {rows}, writer spark, against writer direct",
-                times["spark"],
-                times["direct"],
-                "cost",
-            ),
-        ]
-    )
-
-
-@contextlib.contextmanager
-def scores_folder(rows: int) -> Iterator[Path]:
-    """Parquet files of several parts, as a cluster would have written them."""
-    folder = Path(tempfile.mkdtemp(prefix="redcal-bench-"))
-    try:
-        for i in range(4):
-            data.write_parquet(folder / f"part-{i}.parquet", rows // 4, 10, seed=i)
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def written_to() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="redcal-bench-"))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 DOUBLES = pa.list_(pa.float64())  # as new scores are, whatever the old ones were
 
 
@@ -366,5 +272,4 @@ MEASUREMENTS = {
     "obvious": obvious,
     "iteration": iteration,
     "spark_fit": whole,
-    "rows_out": rows_out,
 }

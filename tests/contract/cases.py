@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from functools import cache
 from itertools import combinations, product
 from random import Random
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -57,17 +57,24 @@ class Case:
     layout: Layout
     budget: Budget
     scratch: Scratch  # who writes it on Spark: tasks, or Spark
+    models: int = 2
 
     def __str__(self) -> str:
-        return "-".join(str(getattr(self, field.name)) for field in fields(self))
+        return "-".join(str(getattr(self, name)) for name in self.values)
+
+    @property
+    def values(self) -> list[str]:
+        """What tells the cases apart; two models go without saying."""
+        names = [field.name for field in fields(self)]
+        return names if self.models > 2 else names[:-1]
 
     @property
     def problem(self) -> Problem:
-        return made(self.algorithm, self.classes, self.losses)
+        return made(self.algorithm, self.classes, self.losses, self.models)
 
     @property
     def expected(self) -> Expected:
-        return expected(self.algorithm, self.classes, self.losses)
+        return expected(self.algorithm, self.classes, self.losses, self.models)
 
     @property
     def driver_budget(self) -> int:
@@ -86,6 +93,20 @@ VALUES: tuple[Sequence[Any], ...] = (
     ("files", "rows"),
 )
 ALL = [Case(*values) for values in product(*VALUES)]
+# More than two models: every algorithm, and every way of a row to the driver.
+MORE_MODELS = [
+    Case("redcal", 10, 1, 3, "shuffled", "none", "files", 3),
+    Case("redcal", 10, 5, 2, "even", "small", "rows", 3),
+    Case("redcal", 2, 1, 7, "skewed", "large", "files", 5),
+    Case("decision_calibration", 10, 1, 2, "even", "none", "rows", 3),
+    Case("reconcile", 10, 1, 3, "empty", "none", "files", 3),
+    Case("dc_then_redcal", 2, 5, 2, "shuffled", "small", "files", 3),
+]
+ALL_MORE_MODELS = [
+    Case(algorithm, d, losses, 3, "shuffled", budget, "files", models)
+    for algorithm, d, losses, models in product(ALGORITHMS, (2, 10), (1, 5), (3, 5))
+    for budget in get_args(Budget)
+]
 
 
 def cover(among: Sequence[Case] = ALL, size: int | None = None, seed: int = 7) -> list[Case]:
@@ -101,26 +122,30 @@ def cover(among: Sequence[Case] = ALL, size: int | None = None, seed: int = 7) -
 
 
 def pairs(case: Case) -> set[tuple[tuple[str, Any], ...]]:
-    named = [(field.name, getattr(case, field.name)) for field in fields(case)]
+    named = [(name, getattr(case, name)) for name in case.values]
     return set(combinations(named, 2))
 
 
 @cache
-def made(algorithm: str, d: int, losses: int) -> Problem:
-    """Two noisy and biased views of one truth. d = 2 gives one column P(1)."""
+def made(algorithm: str, d: int, losses: int, models: int = 2) -> Problem:
+    """Noisy and biased views of one truth. d = 2 gives one column P(1)."""
     rng = np.random.default_rng([d, losses, ALGORITHMS.index(algorithm)])
     n = ROWS[d]
     truth = rng.dirichlet([8 / d] * d, n)
-    views = []
-    for power in (0.5, 2.0):  # one model is too timid, the other too bold
+
+    def view(power: float) -> list[Any]:
         bent = (0.7 * truth + 0.3 * rng.dirichlet([8 / d] * d, n)) ** power
-        views.append(bent / bent.sum(axis=1, keepdims=True))
+        bent /= bent.sum(axis=1, keepdims=True)
+        scores: list[Any] = bent[:, 1].tolist() if d == 2 else bent.tolist()
+        return scores
+
+    f1, f2 = view(0.5), view(2.0)  # one model is too timid, the other too bold
     y = [int(rng.choice(d, p=row)) for row in truth]
-    f1, f2 = (v[:, 1].tolist() if d == 2 else v.tolist() for v in views)
     costs = {f"l{i}": _costs(rng, 2 + i % 3, d) for i in range(losses)}
+    more = [view(power) for power in (1.0, 0.7, 1.5)[: models - 2]]
     eta, beta = THRESHOLDS.get((algorithm, d, losses), (0.2, 0.02))
     alpha = RECONCILE[d] if algorithm == "reconcile" else 0.02
-    return Problem(f1, f2, y, costs, algorithm, alpha, eta, beta, max_steps=10)
+    return Problem(f1, f2, y, costs, algorithm, alpha, eta, beta, max_steps=10, more=more)
 
 
 def _costs(rng: np.random.Generator, actions: int, d: int) -> list[list[float]]:
@@ -140,8 +165,8 @@ class Expected:
 
 
 @cache
-def expected(algorithm: str, d: int, losses: int) -> Expected:
-    return of_problem(made(algorithm, d, losses), compare=d < 100)
+def expected(algorithm: str, d: int, losses: int, models: int = 2) -> Expected:
+    return of_problem(made(algorithm, d, losses, models), compare=d < 100)
 
 
 def of_problem(problem: Problem, compare: bool = True) -> Expected:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,6 +15,7 @@ import pytest
 from deltalake import write_deltalake
 
 from redcal_spark import ReconciledPair
+from redcal_spark.core.patches import Patch
 from redcal_spark.model.fit import fit_scanned
 from tests.contract.cases import Expected, Layout, part_of, same_rows
 from tests.contract.cases import Scratch as ScratchOf
@@ -94,6 +96,9 @@ class SparkFiles:
     scratch: str
     folder: Path
     delta: bool
+    scratch_of: ScratchOf = "files"
+    log: Sequence[Patch] = ()  # from which fits go on
+    passes: list[str] = field(default_factory=list)  # of the last fit, by their names
 
     def rows(self, table: pa.Table, partitions: int, layout: Layout) -> str:
         part = part_of(layout, len(table), partitions)
@@ -112,12 +117,21 @@ class SparkFiles:
 
         work = SparkBackend(self.session, self.scratch, driver_budget, read="direct")
         asked = reconciler(problem, id="id").problem
+        with pytest.MonkeyPatch.context() as patch:
+            if self.scratch_of == "rows":
+                from redcal_spark.backends.spark.scratch import Scratch
+
+                patch.setattr(Scratch, "direct", False)
+            return self._fitted(work, asked, rows)
+
+    def _fitted(self, work: Any, asked: Any, rows: Any) -> ReconciledPair:
         scan = work.scan(work.store.open(rows), asked, None, lambda rows: None)
         try:
             with quietly():
-                return fit_scanned(asked, scan)
+                return fit_scanned(asked, scan, self.log)
         finally:
             scan.close()
+            self.passes = [made.name for made in work.counters.passes]
             assert os.listdir(self.scratch) == []
 
     def apply(self, pair: ReconciledPair, rows: Any) -> pa.Table:

@@ -23,7 +23,7 @@ FEW = [case for case in cases.ALL if case.partitions < 64]
 MANY = Case("decision_calibration", 10, 5, 64, "shuffled", "none", "files")
 CHOSEN, EDGES = [*cases.cover(FEW), MANY], list(edge_cases())
 ON_SPARK = {"half_up_and_half_down", "masses_tie_at_eta", "masses_tie", "reconcile_tie"}
-if backends.name() == "classic":
+if backends.whole():
     LATER = [case for case in cases.ALL if case not in CHOSEN]
 else:  # a process of its own, and slower
     some = CHOSEN[:6]
@@ -47,6 +47,32 @@ def every_edge() -> Iterator[Any]:
 @pytest.mark.parametrize("case", list(every_case()))
 def test_every_engine_agrees(backend: Backend, case: Case) -> None:
     run(backend, case)
+
+
+def more_models() -> Iterator[Any]:
+    quick = cases.MORE_MODELS if backends.name() == "classic" else cases.MORE_MODELS[1:2]
+    later = [case for case in cases.ALL_MORE_MODELS if case not in quick]
+    for case in quick:
+        yield pytest.param(case, id=str(case))
+    for case in later if backends.name() == "classic" else ():
+        yield pytest.param(case, id=str(case), marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("case", list(more_models()))
+def test_every_engine_agrees_on_more_models(backend: Backend, case: Case) -> None:
+    run(backend, case)
+
+
+def test_more_models_take_part() -> None:
+    """In the cases of every build a third model is patched, and disagrees with others."""
+    patched, pairs = set(), set()
+    for case in cases.MORE_MODELS:
+        log = log_of(case.expected.pair)
+        assert len(log) >= 2
+        patched |= {patch["model"] for patch in log}
+        pairs |= {(patch["kind"], patch["model"], patch["other"]) for patch in log}
+    assert {1, 2, 3} <= patched
+    assert {kind for kind, *models in pairs if 3 in models} == {"reconcile", "score", "calibrate"}
 
 
 def run(backend: Backend, case: Case) -> None:

@@ -16,10 +16,16 @@ from tests.contract.test_contract import run
 
 FEW = cases.cover([case for case in cases.ALL if case.partitions < 64])
 KINDS = ("parquet",) if backends.name() == "cluster" else ("parquet", "delta")  # it has no Delta
-QUICK = 4 if backends.name() == "classic" else 1  # of each kind of table; more of them are slow
+QUICK = 4 if backends.whole() else 1  # of each kind of table; more of them are slow
 
 
 def chosen() -> Iterator[Any]:
+    yield pytest.param(
+        Case("redcal", 10, 1, 3, "shuffled", "small", "files", 3),
+        "parquet",
+        id="spark-parquet-three-models",
+        marks=pytest.mark.spark,
+    )
     for number, case in enumerate(FEW):
         kind = KINDS[number % len(KINDS)]
         marks = [pytest.mark.spark, *([pytest.mark.slow] if number >= len(KINDS) * QUICK else [])]

@@ -123,6 +123,7 @@ def expected(work: Work, shown: Element, **parameters: Any) -> dict[str, Fractio
                     found[f"{split}/{loss}/loss_gap/{model}/step/{step}"] = gap
             for loss in LOSSES:
                 found[f"{split}/{loss}/disagreement/step/{step}"] = float(anew.apart(loss))
+    found |= of_decisions(split_rows(written, "test"), parameters)
     return found | of_rounds(work.table("out/rows_patches").sort_by("step").to_pylist())
 
 
@@ -152,6 +153,63 @@ def of_point(split: str, when: str, anew: Anew) -> dict[str, Fraction | float]:
             for a2 in actions:
                 found[f"{split}/{loss}/{when}/pair/{a1}/{a2}"] = anew.pair(loss, a1, a2)
     return found | {f"{split}/largest_gap/{when}": largest}
+
+
+def of_decisions(part: pa.Table, parameters: dict[str, Any]) -> dict[str, Fraction | float]:
+    """What the one who signs reads: rows and money of every move, counted row by row."""
+    given = problem(part, **parameters)
+    was, now = (Anew(given, *grids(part, suffix)) for suffix in WHENS.values())
+    n = was.n
+    moved = [sum(a != b for a, b in zip(was.f[m], now.f[m], strict=True)) for m in (1, 2)]
+    either = sum(part["touched"].to_pylist())
+    found: dict[str, Fraction | float] = {
+        "holdout/touched": Fraction(either),
+        "holdout/touched/share": Fraction(either, n),
+        **{f"holdout/touched/{m}": Fraction(moved[m - 1]) for m in (1, 2)},
+    }
+    for loss in LOSSES:
+        of = f"holdout/{loss}"
+        costs = [[oracle.exact(c) for c in row] for row in given.losses[loss]]
+        spent = [1000 * now.cost(loss, model) for model in (1, 2)]
+        found |= {f"{of}/cost_of_1000/{m}": spent[m - 1] for m in (1, 2)}
+        found[f"{of}/use/gap"] = abs(spent[0] - spent[1])
+        squares = 0.0
+        for a1, line in enumerate(costs):
+            for a2, other in enumerate(costs):
+                rows = now.pair(loss, a1, a2) * n
+                if a1 != a2:
+                    found[f"{of}/dispute/{a1}/{a2}"] = rows
+                    apart = [float(x) - float(y) for x, y in zip(line, other, strict=True)]
+                    squares += int(rows) * (max(apart) - min(apart)) ** 2
+        # Hoeffding, for 95 %: one row moves the sum by as much as its two actions are apart
+        found[f"{of}/use/margin"] = 1000 * (math.sqrt(squares * math.log(2 / (1 - 0.95)) / 2) / n)
+        found[f"{of}/dispute/rows"] = now.apart(loss) * n
+        found[f"{of}/dispute/share"] = now.apart(loss)
+        for model in (1, 2):
+            path, changed, total = f"{of}/moves/{model}", 0, Fraction(0)
+            both = list(zip(was.acts[loss][model - 1], now.acts[loss][model - 1], strict=True))
+            for b in range(len(costs)):
+                for a in range(len(costs)):
+                    some = [i for i, pair in enumerate(both) if pair == (b, a)]
+                    found[f"{path}/matrix/{b}/{a}"] = Fraction(len(some))
+                    if a != b:
+                        price = sum(
+                            (costs[a][k] - costs[b][k]) * was.y[i][k]
+                            for i in some
+                            for k in range(len(CLASSES))
+                        )
+                        price = Fraction(price) / 2**26
+                        found[f"{path}/{b}/{a}/rows"] = Fraction(len(some))
+                        found[f"{path}/{b}/{a}/cost"] = price
+                        changed, total = changed + len(some), total + price
+            assert total == n * (now.cost(loss, model) - was.cost(loss, model))
+            found |= {
+                f"{path}/rows": Fraction(changed),
+                f"{path}/share": Fraction(changed, n),
+                f"{path}/cost": total,
+                f"{path}/per_1000": 1000 * total / n,
+            }
+    return found
 
 
 def of_rounds(log: list[Any]) -> dict[str, Fraction | float]:
@@ -204,9 +262,7 @@ def assert_true_numbers(work: Work, shown: Element, known: dict[str, Fraction | 
                 assert value == certificate[of], of
                 root = re.fullmatch(r"sqrt\((.*)\)", value)
                 exact = math.sqrt(Fraction(root[1])) if root else Fraction(value)
-                assert float(text.replace("−", "-").replace(",", "")) == pytest.approx(
-                    float(exact), rel=1e-5
-                )
+                assert is_rounded(text, Fraction(exact)), (of, text)
                 continue
             true = known[of]
             if isinstance(true, float):
@@ -228,6 +284,14 @@ def test_every_number_is_that_of_the_tables(work: Work, algorithm: str) -> None:
     assert assert_true_numbers(work, shown, known) > 200
     # what must be there, whatever the page's form
     told = numbers(shown)
+    for loss in LOSSES:
+        for of in (
+            "dispute/rows",
+            "use/gap",
+            *(f"moves/{m}/{x}" for m in (1, 2) for x in ("rows", "cost")),
+        ):
+            assert f"holdout/{loss}/{of}" in told
+    assert any("/matrix/" in of for of in told)
     for split in FOLDS:
         for loss, given in LOSSES.items():
             for when in WHENS:

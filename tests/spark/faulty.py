@@ -13,8 +13,8 @@ from redcal_spark.backends.spark import direct_write, scan, stored_blocks
 Fault = Literal["raise", "kill worker", "kill executor", "slow"]
 
 
-def once(task: Any, fault: Fault, marker: str) -> Callable[[Any], Iterator[Any]]:
-    """The task, which in its first attempt at one partition fails after its first batch."""
+def once(task: Any, fault: Fault, marker: str, at: int = 0) -> Callable[[Any], Iterator[Any]]:
+    """The task, which in its first attempt at one partition fails after a batch that it gave."""
 
     def run(batches: Any) -> Iterator[Any]:
         import os
@@ -31,7 +31,7 @@ def once(task: Any, fault: Fault, marker: str) -> Callable[[Any], Iterator[Any]]
                 pass
         for number, batch in enumerate(task(batches)):
             yield batch
-            if not (mine and number == 0):
+            if not (mine and number == at):
                 continue
             try:
                 os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
@@ -59,8 +59,11 @@ class Faults:
         self._patch = patch
         self._folder = folder
 
-    def __call__(self, name: str, fault: Fault, number: int = 0) -> Path:
-        """name: ScanTask, AskTask, KeepTask, WriteTask. The file exists once it happened."""
+    def __call__(self, name: str, fault: Fault, number: int = 0, at: int = 0) -> Path:
+        """name: ScanTask, AskTask, KeepTask, WriteTask. The file exists once it happened.
+
+        at: the number of the batch after which it happens.
+        """
         marker = self._folder / f"{name}-{fault.replace(' ', '-')}"
         modules: list[Any] = [scan, stored_blocks, direct_write]
         owner = next(module for module in modules if hasattr(module, name))
@@ -69,7 +72,7 @@ class Faults:
         def make(*arguments: Any, **named: Any) -> Any:
             made[0] += 1
             task = plain(*arguments, **named)
-            return once(task, fault, str(marker)) if made[0] == number + 1 else task
+            return once(task, fault, str(marker), at) if made[0] == number + 1 else task
 
         self._patch.setattr(owner, name, make)
         return marker

@@ -15,6 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.errors import AnalysisException
 
 from redcal_spark.backends.spark.session import active_session, get_session
+from redcal_spark.backends.spark.watch import Watch
 from redcal_spark.demo import SCHEMA, patients
 from tests import wheels
 from tests.contract.cases import bits, expected, made, table
@@ -187,3 +188,24 @@ def as_databricks() -> dict[str, str]:
     given = {"DATABRICKS_RUNTIME_VERSION": "client.4", "SPARK_REMOTE": "sc://localhost"}
     assert "SPARK_CONNECT_AUTHENTICATE_TOKEN" in os.environ
     return given
+
+
+# --- how far a job is -----------------------------------------------------------------------------
+
+
+def test_without_a_shared_folder_connect_tells_how_far_a_job_is(spark: Any) -> None:
+    """By the tasks that are done: half of them while the other half goes on."""
+
+    def slow(batches: Any) -> Any:
+        import time
+
+        for batch in batches:
+            time.sleep(1.5)
+            yield batch
+
+    told: list[int] = []
+    with Watch(spark, None, told.append, 800):
+        rows = spark.range(0, 8, 1, 8).mapInArrow(slow, "id bigint").toArrow()
+    assert rows.num_rows == 8
+    assert told == sorted(told)
+    assert any(0 < done < 800 for done in told), told

@@ -6,7 +6,8 @@ import errno
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -224,28 +225,34 @@ def test_a_file_that_nobody_looked_at(
     assert "2.parquet: column 'case' is 'CASE' there" in told.err
 
 
+@contextmanager
+def blind_workers(spark: Any, place: Path, folder: Path) -> Iterator[None]:
+    """Workers have a file system in which something else lies over a folder."""
+    alone = ["unshare", "--user", "--map-root-user", "--mount"]
+    if subprocess.run([*alone, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no namespaces here")
+    python = place / "python"
+    hide = f'mount -t tmpfs none "{folder}" && exec {sys.executable} "$@"'
+    python.write_text(f"#!/bin/sh\nexec {' '.join(alone)} sh -c '{hide}' sh \"$@\"\n", "utf-8")
+    python.chmod(0o755)
+    context = spark.sparkContext
+    ours, context.pythonExec = context.pythonExec, str(python)
+    try:
+        yield
+    finally:
+        context.pythonExec = ours
+
+
 @pytest.mark.skipif(backends.name() != "classic", reason="sets the Python of workers")
 def test_workers_that_do_not_see_the_files(
     lake: Lake,  # noqa: F811
     spark: Any,
     tmp_path: Path,
 ) -> None:
-    """Workers have a file system in which something else lies over the table's folder."""
-    alone = ["unshare", "--user", "--map-root-user", "--mount"]
-    if subprocess.run([*alone, "true"], capture_output=True, check=False).returncode:
-        pytest.skip("no namespaces here")
-    python = tmp_path / "python"
-    hide = f'mount -t tmpfs none "{tmp_path}/scores" && exec {sys.executable} "$@"'
-    python.write_text(f"#!/bin/sh\nexec {' '.join(alone)} sh -c '{hide}' sh \"$@\"\n", "utf-8")
-    python.chmod(0o755)
-    context = spark.sparkContext
-    ours, context.pythonExec = context.pythonExec, str(python)
-    try:
+    with blind_workers(spark, tmp_path, tmp_path / "scores"):
         ran = lake.redcal("run")
         lake.tree["engine"]["read"] = "direct"
         told = lake.redcal("check")
-    finally:
-        context.pythonExec = ours
     assert ran.code == 0, ran.err
     why = "cannot be read by tasks themselves: a worker cannot read"
     assert f"scores: read by Spark; its files {why}" in ran.err

@@ -11,24 +11,33 @@ from tests.contract.engines import Spark, check
 from tests.spark.faulty import Fault, Faults, attempts
 
 PROBLEM = ("redcal", 2, 1)
+MANIFEST = 1  # of what a scan's task gives: groups, then its file, which is closed by then
 
 
 @pytest.mark.parametrize(
-    ("task", "number", "fault"),
+    ("task", "number", "fault", "at", "budget"),
     [
-        ("ScanTask", 0, "raise"),
-        ("KeepTask", 1, "kill worker"),
-        ("AskTask", 2, "raise"),
-        ("AskTask", 2, "kill worker"),
+        ("ScanTask", 0, "raise", 0, 0),
+        ("ScanTask", 0, "kill worker", MANIFEST, 2**28),
+        ("KeepTask", 1, "kill worker", 0, 0),
+        ("AskTask", 2, "raise", 0, 0),
+        ("AskTask", 2, "kill worker", 0, 0),
     ],
 )
 def test_a_task_that_fails_once(
-    spark: Any, scratch: str, faults: Faults, task: str, number: int, fault: Fault
+    spark: Any,
+    scratch: str,
+    faults: Faults,
+    task: str,
+    number: int,
+    fault: Fault,
+    at: int,
+    budget: int,
 ) -> None:
-    """It has given rows back before it fails, and these must not count."""
-    marker = faults(task, fault, number)
+    """It has given rows back before it fails, its file may be whole, and none of it must count."""
+    marker = faults(task, fault, number, at)
     backend = Spark(spark, scratch)
     rows = backend.rows(table(made(*PROBLEM)), 2, "even")
-    check(backend, made(*PROBLEM), expected(*PROBLEM), rows, 0)
+    check(backend, made(*PROBLEM), expected(*PROBLEM), rows, budget)
     assert marker.exists()
     assert attempts(marker) >= 2

@@ -1,4 +1,4 @@
-"""The columns `split` and the normalised scores on Spark: as the embedded engine writes them."""
+"""Columns `split`, normalised scores and decisions on Spark: as the embedded engine has them."""
 
 from __future__ import annotations
 
@@ -33,13 +33,17 @@ def with_bad_rows() -> pa.Table:
 def test_the_same_columns_as_the_embedded_run(lake: Lake) -> None:
     write_deltalake("scores", with_bad_rows(), mode="overwrite")
     lake.tree["input"]["on_bad_rows"] = "skip"
-    lake.tree["output"]["normalise"] = True
+    lake.tree["output"] |= {"normalise": True, "tie": "cheaper"}
     lake.ran_on("spark")
     found = lake.table().sort_by("case")
     lake.tree["output"]["table"] = "local/rows"
     lake.ran_on("local")
     assert found.equals(lake.table("local/rows").sort_by("case"))
-    assert set(ADDED) < set(found.column_names)
+    assert {*ADDED, "triage_decision", "beds_decision"} < set(found.column_names)
+    decided = zip(*(found[f"triage_{x}"].to_pylist() for x in ("agree", "decision")), strict=True)
+    assert {(agree, action is None) for agree, action in decided} == {
+        *((True, False), (False, False), (None, True))
+    }
     assert [row is None for row in found[ADDED[0]].to_pylist()[:3]] == [True, True, False]
     expected = by_fold(with_bad_rows()) | {1_000: "none", 1_002: "none"}
     assert roles(lake) == expected
@@ -62,7 +66,7 @@ def test_a_model_that_is_applied(lake: Lake) -> None:
 
 @pytest.mark.parametrize("mode", ["append", pytest.param("merge", marks=pytest.mark.slow)])
 def test_rows_as_they_arrive(spark: Any, river: River, mode: str) -> None:
-    river.tree["output"] |= {"mode": mode, "normalise": True}
+    river.tree["output"] |= {"mode": mode, "normalise": True, "tie": None}
     river.arrive(river.parts[0])
     river.streamed()
     found = river.found()
@@ -73,6 +77,8 @@ def test_rows_as_they_arrive(spark: Any, river: River, mode: str) -> None:
     first = ReconciledPair.load("model.json").to_json(1)
     assert owner["model"] == digest(first)
     for row in found:
+        agreed = row["triage_1_after"] if row["triage_agree"] else None
+        assert row["triage_decision"] == agreed
         for model in "ab":
             raw = [round(p * 2**26) for p in row[f"{model}_reconciled"]]
             assert row[f"{model}_reconciled_normalised"] == [q / sum(raw) for q in raw]

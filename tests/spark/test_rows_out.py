@@ -324,7 +324,11 @@ def put_together(lake: Lake, spark: Any, mode: str = "overwrite") -> None:
 
 
 def test_the_view_gives_all_rows(lake: Lake, spark: Any) -> None:
+    lake.tree["output"]["tie"] = "cheaper"
     put_together(lake, spark)
+    apart = [row for row in lake.table("whole/rows").to_pylist() if not row["triage_agree"]]
+    taken = {row["triage_decision"] == row["triage_1_after"] for row in apart if not row["touched"]}
+    assert taken == {True, False}, "both models' actions, where SQL decides"
     sql = lake.redcal("view", "--engine", "local").out
     assert sql.startswith("-- run ")
     write_deltalake("scores", scores(50), mode="overwrite")  # it shows what the run read
@@ -339,7 +343,12 @@ def test_the_view_of_rows_that_were_split_by_a_hash_and_could_not_all_be_used(
         "split": {"holdout_fraction": 0.4, "salt": "s"},
         "on_bad_rows": "skip",
     }
-    lake.tree["output"] |= {"normalise": True, "columns": ["case", "a"], "suffix": "_v2"}
+    lake.tree["output"] |= {
+        "normalise": True,
+        "columns": ["case", "a"],
+        "suffix": "_v2",
+        "tie": None,
+    }
     put_together(lake, spark, "append")
 
 

@@ -203,6 +203,37 @@ def test_catalog_names(spark: Any, lake: Lake) -> None:
         spark.sql(f"DROP SCHEMA IF EXISTS {names[0]} CASCADE")
 
 
+def test_a_run_in_a_catalog_takes_two_merges(
+    spark: Any, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To claim it and to end it; the history of every table that it writes is looked at once."""
+    name = f"redcal_counted_{backends.name()}"
+    spark.sql(f"CREATE SCHEMA IF NOT EXISTS {name}")
+    texts: list[str] = []
+    original = type(spark).sql
+
+    def counted(self: Any, text: str, *given: Any, **named: Any) -> Any:
+        texts.append(text)
+        return original(self, text, *given, **named)
+
+    lake.tree["output"]["table"] = f"{name}.rows"
+    lake.tree["reconcile"]["eta"] = 0.03
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(type(spark), "sql", counted)
+            run = lake.ran_on("spark")
+        assert run["patches"] > 2
+        assert sum(text.startswith("MERGE") for text in texts) == 2
+        looks = [text.split()[2] for text in texts if text.startswith("DESCRIBE HISTORY")]
+        tables = ("rows", "rows_history", "rows_metrics", "rows_patches")
+        assert sorted(looks) == sorted(f"`{name}`.`{table}`" for table in tables)
+        assert lake.ran_on("spark")["unchanged"]
+        spark.sql(f"DROP TABLE {name}.rows")
+        assert not lake.ran_on("spark")["unchanged"]
+    finally:
+        spark.sql(f"DROP SCHEMA IF EXISTS {name} CASCADE")
+
+
 def test_a_version_that_vacuum_removed(spark: Any, lake: Lake) -> None:
     write_deltalake("scores", scores(seed=9), mode="overwrite")
     DeltaTable("scores").vacuum(0, dry_run=False, enforce_retention_duration=False)

@@ -23,8 +23,10 @@ from redcal_spark.backends.spark.engine import SparkEngine
 from redcal_spark.backends.spark.scratch import Scratch
 from redcal_spark.core.packing import pack_block, unpack_block
 from redcal_spark.errors import RunError, UsageError
+from tests import backends
 from tests.contract.cases import expected, made, table
 from tests.helpers import block_of, log_of, quietly, reconciler, refused
+from tests.spark.test_direct_read import blind_workers
 
 PROBLEM = ("redcal", 2, 1)
 SCHEMA = "redcal_scratch_db"
@@ -148,6 +150,23 @@ def test_a_damaged_block_is_noticed(
     monkeypatch.setattr(Scratch, "write", damaged)
     with pytest.raises(Exception, match="a packed block is damaged: its checksum does not fit"):
         fit(spark, scratch, budget)
+
+
+@pytest.mark.skipif(backends.name() != "classic", reason="sets the Python of workers")
+def test_workers_that_do_not_see_the_folder(
+    spark: Any, scratch: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Spark writes the blocks then, and the log says so."""
+    place = tmp_path / "hidden"
+    place.mkdir()
+    with (
+        blind_workers(spark, tmp_path, place),
+        caplog.at_level("INFO", logger="redcal_spark.backends.spark.scratch"),
+    ):
+        found = fit(spark, str(place), 2**28)
+    assert log_of(found) == log_of(expected(*PROBLEM).pair)
+    assert f"{place}: Spark's workers do not see this folder as the driver does" in caplog.text
+    assert os.listdir(place) == []
 
 
 def files_of_blocks(scratch: str) -> list[Path]:

@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 
 from redcal_spark.backends.local.store import DeltaRsStore
 from redcal_spark.backends.spark.store import SparkStore
+from redcal_spark.backends.spark.tables import frame_of
 from redcal_spark.backends.store import Commit
 from redcal_spark.backends.target import Target
 from redcal_spark.errors import RedcalError, UsageError
@@ -46,9 +47,9 @@ def test_columns_and_paths_of_any_name(store: SparkStore, victim: str, name: str
     with pytest.raises(UsageError, match="merges no columns with a backtick"):
         store.check_rows(merged, ROWS.schema)
     target = Target(table=name, mode="overwrite")
-    store.put_frame(target, store.frame_of(ROWS.schema, ROWS.to_batches()), COMMIT)
+    store.put_frame(target, frame_of(store.spark, ROWS.schema, ROWS.to_batches()), COMMIT)
     changed = ROWS.set_column(0, "a'b", pa.array([1, 9, 3]))
-    rows = store.frame_of(ROWS.schema, changed.to_batches())
+    rows = frame_of(store.spark, ROWS.schema, changed.to_batches())
     store.put_frame(target, rows, Commit("run-2", "print-2"))
     found = DeltaTable(name).to_pyarrow_table()
     assert sorted(found["a'b"].to_pylist()) == [1, 3, 9]

@@ -21,6 +21,7 @@ from redcal_spark.backends.local.store import DeltaRsStore
 from redcal_spark.backends.names import Place
 from redcal_spark.backends.spark.merge import USER_METADATA
 from redcal_spark.backends.spark.store import SparkStore
+from redcal_spark.backends.spark.tables import frame_of
 from redcal_spark.backends.store import Commit
 from redcal_spark.backends.target import Target
 from redcal_spark.errors import InputError, RunError, UsageError
@@ -73,7 +74,7 @@ def put(
 ) -> int:
     """Put rows that are here into their table, through either store."""
     if isinstance(store, SparkStore):
-        return store.put_frame(target, store.frame_of(schema, batches), commit)
+        return store.put_frame(target, frame_of(store.spark, schema, batches), commit)[0]
     return store.put(target, schema, batches, commit)
 
 
@@ -476,10 +477,13 @@ def test_a_small_table_whoever_changes_it(
     assert store.read(name) is None and store.last_writer(name) is None
     first = pa.table({"run": ["a"], "n": [1]})
     store.merge(name, first, same, COMMIT)
-    store.merge(name, pa.table({"run": ["a"], "n": [2]}), same, COMMIT)
-    store.merge(name, pa.table({"run": ["b"], "n": [3]}), same, COMMIT)
-    store.merge(name, pa.table({"run": ["b"], "n": [4]}), same, COMMIT, update=False)
-    store.merge(name, pa.table({"run": ["c"], "n": [5]}), same, COMMIT, insert=False)
+    changed = [
+        store.merge(name, pa.table({"run": ["a"], "n": [2]}), same, COMMIT),
+        store.merge(name, pa.table({"run": ["b"], "n": [3]}), same, COMMIT),
+        store.merge(name, pa.table({"run": ["b"], "n": [4]}), same, COMMIT, update=False),
+        store.merge(name, pa.table({"run": ["c"], "n": [5]}), same, COMMIT, insert=False),
+    ]
+    assert changed == ([0] * 4 if shared else [1, 1, 0, 0])  # delta-rs is not asked
     table = store.read(name)
     assert table is not None and table.sort_by("run").to_pylist() == [
         {"run": "a", "n": 2},

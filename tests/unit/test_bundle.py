@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import shutil
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 from redcal_spark.cli import entry
 from redcal_spark.cli.open_job import choose_engine
 from redcal_spark.config.load import load_config
+from tests.versions.rows import ROWS
 from tests.wheels import ROOT, bundle
 
 TASKS = ("audit", "fit", "apply", "report")
@@ -78,7 +87,8 @@ def test_a_chain_of_wheel_tasks_on_serverless() -> None:
     (environment,) = job()["environments"]
     before: list[str] = []
     for task in job()["tasks"]:
-        assert set(task) <= {"task_key", "depends_on", "environment_key", "python_wheel_task"}
+        own = {"task_key", "depends_on", "environment_key", "python_wheel_task"}
+        assert set(task) <= own | {"max_retries", "min_retry_interval_millis"}
         assert [x["task_key"] for x in task.get("depends_on", [])] == before[-1:]
         assert task["environment_key"] == environment["environment_key"]
         assert task["python_wheel_task"]["package_name"] == "redcal_spark"
@@ -97,6 +107,136 @@ def test_the_wheel_is_what_the_environment_installs() -> None:
     assert place == (ROOT / artifact["path"] / folder[1]).resolve()
     setup = (ROOT / "setup.py").read_text("utf-8")
     assert all(f'"{other}"' in setup for other in others)  # as the extra `report` has them
+
+
+def test_what_is_tested_is_what_it_asks_for() -> None:
+    """The environment's libraries are a row of the table of versions; the team may look."""
+    version = bundle()["variables"]["environment_version"]["default"]
+    assert job()["environments"][0]["spec"]["environment_version"] == "${var.environment_version}"
+    assert any(f"serverless {version}" in row.platform and row.libraries for row in ROWS)
+    assert job()["permissions"] == [{"group_name": "${var.team}", "level": "CAN_VIEW"}]
+    assert job()["timeout_seconds"] > 0
+
+
+def test_floors_are_those_of_the_oldest_platform() -> None:
+    """Nothing that a platform has is replaced by the wheel: `make test-versions` sees that, too."""
+    (oldest,) = [row for row in ROWS if row.platform.startswith("Databricks 17.3")]
+    asked = {one.name: one for one in map(Requirement, metadata.requires("redcal-spark") or [])}
+    for name, version in oldest.libraries.items():
+        if name in asked:
+            assert version in asked[name].specifier, name
+            floor = ".".join(version.split(".")[:2])
+            assert f">={floor.removesuffix('.0')}" in str(asked[name].specifier), name
+
+
+# --- the template of `databricks bundle init` -----------------------------------------------------
+
+TEMPLATE = ROOT / "conf" / "databricks" / "template"
+
+
+def rendered(**given: str) -> dict[str, str]:
+    """The files of a new project, by their paths: all that the template uses is names."""
+    schema = json.loads((TEMPLATE / "databricks_template_schema.json").read_text("utf-8"))
+    values = {name: each["default"] for name, each in schema["properties"].items()} | given
+
+    def fill(text: str) -> str:
+        return re.sub(r"\{\{\.(\w+)\}\}", lambda found: values[found[1]], text)
+
+    inside = TEMPLATE / "template"
+    files = [path for path in inside.rglob("*") if path.is_file()]
+    found = {
+        fill(str(path.relative_to(inside))).removesuffix(".tmpl"): path.read_text("utf-8")
+        for path in files
+    }
+    assert all("{{" not in text for name, text in found.items() if name.endswith("volume.yml"))
+    return {name: fill(text) for name, text in found.items()}
+
+
+def test_a_new_project_is_this_bundle_without_the_checkout() -> None:
+    found = {name: yaml.safe_load(text) for name, text in rendered().items()}
+    new, here = found["reconcile/databricks.yml"], bundle()
+    assert new["bundle"] == {"name": "reconcile"}
+    assert new["targets"] == here["targets"]
+    assert new["include"] == ["resources/*.yml"] and not {"artifacts", "sync"} & set(new)
+    config = new["variables"]["config"]
+    assert (config["default"], f"reconcile/{config['default']}" in found) == (
+        "reconcile.yaml",
+        True,
+    )
+    assert {n: v["default"] for n, v in new["variables"].items() if n != "config"} == {
+        n: v["default"] for n, v in here["variables"].items() if n != "config"
+    }
+    ours, theirs = job(), found["reconcile/resources/job.yml"]["resources"]["jobs"]["reconcile"]
+    assert theirs["environments"][0]["spec"].pop("dependencies") == ["redcal-spark[report]"]
+    del ours["environments"][0]["spec"]["dependencies"]
+    assert theirs == ours
+    volume = found["reconcile/resources/volume.yml"]["resources"]["volumes"]
+    assert volume == included()["volumes"]
+
+
+def test_a_new_project_has_the_names_that_were_given(tmp_path: Path) -> None:
+    names = {"project_name": "beds", "catalog": "lake", "schema": "wards", "output": "moved"}
+    found = rendered(**names, package="/Volumes/lake/tools/redcal.whl")
+    assert set(found) > {"beds/databricks.yml", "beds/reconcile.yaml"}
+    text = found["beds/reconcile.yaml"]
+    (tmp_path / "reconcile.yaml").write_text(text, encoding="utf-8")
+    config = load_config(str(tmp_path / "reconcile.yaml"), [])
+    assert config.output.table == "lake.wards.moved"
+    assert config.engine.scratch == "/Volumes/lake/wards/redcal/scratch"
+    spec = yaml.safe_load(found["beds/resources/job.yml"])["resources"]["jobs"]["reconcile"]
+    assert spec["environments"][0]["spec"]["dependencies"] == ["/Volumes/lake/tools/redcal.whl"]
+
+
+# Databricks' own models of jobs and volumes, in an environment of their own.
+OWN_MODELS = """
+import json, sys
+from databricks.bundles.jobs import Job
+from databricks.bundles.volumes import Volume
+for kind, tree in json.load(sys.stdin):
+    {"jobs": Job, "volumes": Volume}[kind].from_dict(tree)
+bad = json.loads(json.dumps(tree)) | {"no_such_key": 1}
+try:
+    Volume.from_dict(bad)
+except ValueError:
+    print("checked")
+"""
+
+
+@pytest.mark.slow
+def test_databricks_own_models_take_it(tmp_path: Path) -> None:
+    """What `databricks bundle validate` would say of keys and values, where it cannot be had."""
+    uv = [str(Path(sys.executable).parent / "uv")]
+    python = tmp_path / "venv" / "bin" / "python"
+    subprocess.run(
+        [*uv, "venv", "--quiet", "--python", sys.executable, python.parents[1]], check=True
+    )
+    install = [*uv, "pip", "install", "--quiet", "--python", str(python), "databricks-bundles"]
+    subprocess.run(install, check=True)
+    trees = [included()]
+    new = {name: yaml.safe_load(text) for name, text in rendered().items()}
+    trees += [tree["resources"] for name, tree in new.items() if "resources/" in name]
+    parts = [
+        (kind, one) for tree in trees for kind, named in tree.items() for one in named.values()
+    ]
+    parts.sort(key=lambda part: part[0])  # volumes last
+    told = subprocess.run(
+        [str(python), "-c", OWN_MODELS],
+        input=json.dumps(parts),
+        capture_output=True,
+        text=True,
+    )
+    assert told.stdout == "checked\n", told.stderr
+
+
+@pytest.mark.skipif(shutil.which("databricks") is None, reason="needs the databricks command line")
+def test_bundle_init(tmp_path: Path) -> None:
+    answers = tmp_path / "answers.json"
+    answers.write_text(json.dumps({"project_name": "beds"}), encoding="utf-8")
+    command = ["databricks", "bundle", "init", str(TEMPLATE), "--output-dir", str(tmp_path)]
+    env = os.environ | {"DATABRICKS_HOST": "https://localhost", "DATABRICKS_TOKEN": "none"}
+    subprocess.run([*command, "--config-file", str(answers)], check=True, env=env)
+    for name, text in rendered(project_name="beds").items():
+        assert (tmp_path / name).read_text("utf-8") == text, name
 
 
 def test_it_is_scheduled() -> None:

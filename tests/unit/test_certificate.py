@@ -469,7 +469,9 @@ def same_totals(one: Totals, two: Totals) -> bool:
 
 def arrays_of(totals: Totals) -> list[Any]:
     arrays = (*totals.pairs, *totals.events, *totals.labels, *totals.scores)
-    plain = [a.tolist() for a in (*arrays, totals.optimum, totals.gaps)]
+    plain = [
+        a.tolist() for a in (*arrays, totals.apart, totals.in_event, totals.optimum, totals.gaps)
+    ]
     return [totals.rows, totals.brier, *plain]
 
 
@@ -608,7 +610,7 @@ def mutated_totals(totals: Totals) -> Iterator[tuple[str, Totals]]:
                 other.flat[other.argmax()] += more
                 new: Any = {name: (*arrays[:i], other, *arrays[i + 1 :])}
                 yield name, replace(totals, **new)
-        for name in ("optimum", "gaps"):
+        for name in ("optimum", "gaps", "apart", "in_event"):
             other = getattr(totals, name).copy()
             if other.size:
                 other.flat[other.argmax()] += more
@@ -628,7 +630,7 @@ def test_a_mutated_sum_fails() -> None:
                 assert place < len(run.points) - 1 or not found.passed, name
                 assert not certify(run.pair, points, replayed=run.points).passed
                 (missed if certify(run.pair, points).passed else caught)[name] += 1
-    for name in ("rows", "pairs", "labels", "optimum"):
+    for name in ("rows", "pairs", "labels", "optimum", "apart", "in_event"):
         assert not missed[name]  # these give themselves away
     assert caught["brier"] and caught["events"] and caught["scores"]
 
@@ -689,7 +691,7 @@ def test_a_log_that_no_algorithm_makes_fails_by_itself() -> None:
         {"rows": 0},
         {"phi": [1, *first["phi"][1:]]} if run.pair.resolved.step > 1 else {"rows": 0},
         {"kind": "score", "loss": None, "action": None, "a1": None, "a2": None}
-        | {"round": 0, "coordinate": 0, "direction": ">"},
+        | {"round": 0, "coordinate": 0, "direction": ">", "other": 3 - first["model"]},
         {"phi": first["phi"][:-1]},
     ):
         if wrong:
@@ -900,6 +902,8 @@ def scaled(totals: Totals, times: int) -> Totals:
         brier=brier,
         optimum=totals.optimum * times,
         gaps=totals.gaps * times,
+        apart=totals.apart * times,
+        in_event=totals.in_event * times,
         **arrays,
     )
 

@@ -669,6 +669,7 @@ def test_the_record_has_every_default(load: Load) -> None:
             "checkpoint": None,
             "suffix": "_reconciled",
             "normalise": False,
+            "tie": "off",
             "mode": "overwrite",
             "columns": None,
             "rows": "all",

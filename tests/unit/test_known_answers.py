@@ -34,8 +34,8 @@ def test_theorem_1_reconcile_moves_f1_onto_f2_and_doubles_its_loss() -> None:
     pair = fit(problem)
     # alpha = .1, eta = .1: m^2 >= 4,000, so m = 64; .2 becomes 13/64.
     assert (pair.status, pair.resolved.m, pair.resolved.beta) == ("converged", 64, None)
-    only = line(step=0, round=0, kind="score", model=1, coordinate=1, direction="<", rows=10)
-    assert log_of(pair) == [only | {"phi": [13 * ONE // 64]}]
+    only = line(step=0, round=0, kind="score", model=1, other=2, coordinate=1, direction="<")
+    assert log_of(pair) == [only | {"rows": 10, "phi": [13 * ONE // 64]}]
     f1, f2 = fitted(pair, problem)
     assert f2 == oracle.grid_scores(problem.f2)
     assert f1 != oracle.grid_scores(problem.f1)

@@ -30,7 +30,7 @@ ONLY_THERE = {
     "pandas": (),  # who hands over its frames has it
 }
 # What a Spark worker imports ...
-WORKER_MODULES = ("tasks", "cells", "statistics", "file_reader", "write_task")
+WORKER_MODULES = ("tasks", "cells", "statistics", "file_reader", "reports", "write_task")
 WORKERS = ("core/", *(f"backends/spark/{name}.py" for name in WORKER_MODULES))
 WORKERS_HAVE = sys.stdlib_module_names | {"numpy", "pyarrow"}  # ... and all that it needs
 

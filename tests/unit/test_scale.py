@@ -284,28 +284,31 @@ def test_tasks_are_as_spark_makes_them() -> None:
 
 def test_a_fit_by_hand() -> None:
     """Two rounds, one of them too large for the driver, on one core."""
-    model = CostModel(Line(1, 2.0), Line(10, 0.5), Line(100, 3.0), task=0.0, job=0.0)
+    lines = Line(1, 2.0), Line(10, 0.5), Line(100, 3.0), Line(5, 0.25)
+    model = CostModel(*lines, task=0.0, job=0.0)
     work = Workload(0.5, 8, 16, ((0.25, 3), (0.01, 9)), driver_budget=1_000)
     rows = 1_000  # 500 of them active: 4,000 bytes; events of 2,000 and 80 bytes
     scan, over_active, over_event = 1 + 2.0 * 1_000, 10 + 0.5 * 4_000, 10 + 0.5 * 2_000
     holdout = 100 + 3.0 * 500
-    by_hand = scan + 2 * 2 * over_active + (1 + 3) * over_event + holdout
+    by_hand = scan + 2 * over_active + (1 + 3) * over_event + 5 + 0.25 * 80 + holdout
     assert model.fit_seconds(rows, 1, work) == pytest.approx(by_hand)
     roomy = Workload(0.5, 8, 16, work.rounds, driver_budget=4_000)
-    assert model.fit_seconds(rows, 1, roomy) == pytest.approx(scan + over_active)
-    slow = CostModel(model.scan, model.passes, model.holdout, task=7.0, job=100.0)
-    assert slow.fit_seconds(rows, 1, roomy) == pytest.approx(scan + over_active + 2 * 107)
+    at_driver = 5 + 0.25 * 2_080
+    assert model.fit_seconds(rows, 1, roomy) == pytest.approx(scan + at_driver)
+    slow = CostModel(*lines, task=7.0, job=100.0)
+    assert slow.fit_seconds(rows, 1, roomy) == pytest.approx(scan + at_driver + 107)
 
 
 def spark_results() -> list[scale_tell.Found]:
     """Made up: a scan takes 2 s + 4 core-seconds a million rows, a pass .5 s + 20 a GB, the
-    holdout pass 8 core-seconds a million active rows; 84 bytes a row, a tenth active, one round."""
+    holdout pass 8 core-seconds a million active rows, the driver .25 s + 50 a GB of an event;
+    84 bytes a row, a tenth active, one round."""
 
     def told(rows: int, share: float, **more: Any) -> dict[str, Any]:
         active = round(rows * share)
         size = active * 84
         passes = [{"name": "events", "rows": active, "bytes": size, "seconds": 0.5 + 1e-8 * size}]
-        phases = {"scan": 2 + 2e-6 * rows, "fit": 9.0, "holdout": 4e-6 * active}
+        phases = {"scan": 2 + 2e-6 * rows, "fit": 0.25 + 84e-9 * rows, "holdout": 4e-6 * active}
         counters = {"scratch_bytes": 3 * size}
         return {
             "cores": 2, "seconds": 60.0, "bare": 20.0, "phases": phases, "passes": passes,
@@ -339,14 +342,20 @@ def test_the_minutes_of_a_cluster() -> None:
     assert model.passes.latency == pytest.approx(0.5)
     assert model.passes.each == pytest.approx(2e-8)
     assert model.holdout.each == pytest.approx(8e-6)
-    # a billion rows on 100 cores: 80 GB in 597 tasks; 8.4 GB active in 100; an event of 1.68 GB
-    scan = 1 + 2 + 4e-6 * 1e9 / 100 + 0.597
-    over_active = 1 + 0.5 + 2e-8 * 8.4e9 / 100 + 0.1
-    over_event = 1 + 0.5 + 2e-8 * 1.68e9 / 100 + 0.1
-    minutes = (scan + 2 * over_active + 5 * over_event + 1 + 8e-6 * 1e8 / 100) / 60
+    assert model.handed.latency == pytest.approx(0.25)
+    assert model.handed.each == pytest.approx(5e-8)
     text = scale_tell.markdown(found)
+    # a billion rows on 100 cores: 80 GB in 597 tasks; an event of 1.68 GB, which the driver takes
+    scan = 1 + 2 + 4e-6 * 1e9 / 100 + 0.597
     (line,) = [x for x in text.splitlines() if x.startswith("| 1,000,000,000 |")]
-    assert line.split(" | ")[3] == f"{minutes:,.1f}"
+    assert line.split(" | ")[3] == f"{(scan + 0.25 + 5e-8 * 1.68e9) / 60:,.1f}"
+    # ten billion: 5,961 tasks; 84 GB active in 626; an event of 16.8 GB in 126, too large for it
+    scan = 1 + 2 + 4e-6 * 1e10 / 100 + 5.961
+    over_active = 1 + 0.5 + 2e-8 * 84e9 / 100 + 0.626
+    over_event = 1 + 0.5 + 2e-8 * 16.8e9 / 100 + 0.126
+    spent = scan + 0.25 + 2 * over_active + 5 * over_event + 1 + 8e-6 * 1e9 / 100
+    (line,) = [x for x in text.splitlines() if x.startswith("| 10,000,000,000 |")]
+    assert line.split(" | ")[3] == f"{spent / 60:,.1f}"
     assert "10,000,000 rows, cores: 2, 5 patches: 60 s in all; 0.84 GB of packed rows, 2.52" in text
 
 
@@ -361,8 +370,9 @@ def test_a_ratio_that_grows_is_told() -> None:
 
 def test_a_promise_about_memory_that_was_broken_is_told() -> None:
     one = spark_results()[0]
-    assert "driver 256 MiB | driver 756 MiB | yes |" in scale_tell.markdown([one])
+    one = replace(one, case=replace(one.case, kind="worst", series="worst"))
+    assert "driver 256 MiB | driver 500 MiB | yes |" in scale_tell.markdown([one])
     one.told["peaks"] = {"driver": 2**28, "jvm": 2**31, "worker": 2**30}
     peaks = "driver 256 MiB, jvm 2,048 MiB, worker 1,024 MiB"
-    told = f"| {peaks} | driver 756 MiB, worker 512 MiB | **NO** |"
+    told = f"| {peaks} | driver 500 MiB, worker 512 MiB | **NO** |"
     assert told in scale_tell.markdown([one])

@@ -149,7 +149,7 @@ KEY = re.compile(r"--set\b|--engine\b|\b(?:input|output|reconcile|engine)\.[a-z_
 REACHED = ("errors", "atomic_write", "core/", "algorithms/", "certificate/", "model/")
 ENGINES = re.compile(
     r"backends/(threads|local/engine|spark/"
-    r"(engine|errors|frames|lazy|scan|scratch\w*|session|ship|stored_blocks|tasks|workers))\.py"
+    r"(engine|errors|frames|lazy|scan|scratch\w*|session|ship|spark_version|stored_blocks|tasks|workers))\.py"
 )
 
 

@@ -11,6 +11,7 @@ from pyspark.sql.functions import col
 from pyspark.sql.types import StructField, StructType
 
 from redcal_spark.backends.backend import AtEnd, Progress
+from redcal_spark.backends.comments import of_rows
 from redcal_spark.backends.counters import Counters
 from redcal_spark.backends.inputs import columns_read
 from redcal_spark.backends.names import quoted
@@ -39,6 +40,7 @@ from redcal_spark.backends.spark.scan import SparkScan
 from redcal_spark.backends.spark.scratch import Scratch
 from redcal_spark.backends.spark.ship import ship_package
 from redcal_spark.backends.spark.source import Source, frame_source
+from redcal_spark.backends.spark.spark_version import need_spark_4
 from redcal_spark.backends.spark.store import SparkStore
 from redcal_spark.backends.spark.stream import SparkStream, stream_of
 from redcal_spark.backends.spark.tables import SparkTable, explained, refused
@@ -62,6 +64,18 @@ class NotRead(Exception):
     """A task that could not read its files: Spark may."""
 
 
+class Growing:
+    """Takes how much is done in all, and passes on how much more that is than before."""
+
+    def __init__(self, progress: Progress):
+        self._progress = progress
+        self._known = 0
+
+    def __call__(self, done: int) -> None:
+        self._progress(done - self._known)
+        self._known = done
+
+
 class SparkBackend:
     """Tables are DataFrames, and so is the work."""
 
@@ -73,6 +87,7 @@ class SparkBackend:
         threads: int | None = None,
         read: Read = "auto",
     ):
+        need_spark_4(spark)
         self.store = SparkStore(spark)
         self.counters = Counters()
         self._spark = spark
@@ -103,14 +118,15 @@ class SparkBackend:
     ) -> SparkScan:
         source = _frame(table)
         layout = layout_of(source.frame, problem.columns, problem.n_classes, where=table.name)
-        wanted = problem, layout, split
+        heard = Growing(progress)
+        wanted = problem, layout, split, heard, table.count()
         rows = self._source(source, columns_read(layout.columns, split))
         try:
             scan = self._scanned(source, rows, *wanted)
         except NotRead as err:  # in spite of the probe: other files, another worker
             self._tell(source, NotDirect(str(err)))
             scan = self._scanned(source, source.frame, *wanted)
-        progress(scan.gathered.rows)
+        heard(scan.gathered.rows)
         return scan
 
     def _scanned(
@@ -120,10 +136,13 @@ class SparkBackend:
         problem: Problem,
         layout: Layout,
         split: Split | None,
+        heard: Growing,
+        total: int | None,
     ) -> SparkScan:
         scratch = Scratch(self._spark, self._scratch, self.counters)
+        room = self._budget, self._threads
         try:
-            scan = SparkScan(rows, problem, layout, scratch, self._budget, self._threads, split)
+            scan = SparkScan(rows, problem, layout, scratch, *room, split, heard, total)
             problem.check(scan.gathered, source.name)
         except BaseException as err:
             scratch.close()
@@ -167,63 +186,77 @@ class SparkBackend:
         self, table: Table, made: Made, commit: Commit, progress: Progress, at_end: AtEnd
     ) -> tuple[int, int]:
         """One job reads, maps and writes. Files that change meanwhile are noticed after it."""
-        pair, target, _ = made
+        target = made[1]
         done = written_before(self.store, target, commit)
         if done is not None:
             if target.direct:
                 remove_uncommitted(target, commit, done[0])
             return done
         try:
-            version, read, written = self._put(table, made, commit, at_end)
+            heard = Growing(progress)
+            version, read, written = self._put(table, made, commit, at_end, heard)
             self.counters.jobs += 1
         except RedcalError as err:
             bad = refused(str(err.__cause__ or err), table.name)
             if bad is None:
                 raise
-            raise self._counted(_frame(table), pair, bad) from err
-        progress(read)
+            raise self._counted(_frame(table), made, bad) from err
+        heard(read)
         return version, written
 
-    def _put(self, table: Table, made: Made, commit: Commit, at_end: AtEnd) -> tuple[int, int, int]:
+    def _put(
+        self, table: Table, made: Made, commit: Commit, at_end: AtEnd, heard: Growing
+    ) -> tuple[int, int, int]:
         """The version, and how many rows were read and written."""
         source, target = _frame(table), made[1]
         columns = list(_task(table, made)[0].names)
         # a write by Spark of all rows makes as many files as the table's reading has tasks
         direct = target.direct or target.touched_only
         rows = self._source(source, columns) if direct else source.frame
-        put = self._put_direct if target.direct else self._put_frame
+        write = self._put_direct if target.direct else self._put_frame
+
+        def put(rows: Source | DataFrame) -> tuple[int, int, int]:
+            scratch = Scratch(self._spark, self._scratch, self.counters)
+            try:
+                with scratch.watched(heard, table.count()) as watch:
+                    given = _source_of(rows, columns)
+                    read = replace(given, reader=watch.rows(given.reader))
+                    return write(table, made, read, commit, at_end)
+            finally:
+                scratch.close()
+
         try:
-            return put(table, made, rows, commit, at_end)
+            return put(rows)
         except RedcalError as err:
             _, ours, why = str(err).partition(f"{NOT_DIRECTLY}: ")
             if not ours or self._read != "auto":
                 raise
             self._tell(source, NotDirect(why))
-            return put(table, made, source.frame, commit, at_end)
+            return put(source.frame)
 
     def _put_frame(
-        self, table: Table, made: Made, rows: Source | DataFrame, commit: Commit, at_end: AtEnd
+        self, table: Table, made: Made, source: Source, commit: Commit, at_end: AtEnd
     ) -> tuple[int, int, int]:
         target = made[1]
         task, fields = _task(table, made)
-        source = _source_of(rows, task)
         task = replace(task, reader=source.reader)
         new = plain_text(source.frame.mapInArrow(task, StructType(fields)), fields)
         self.store.check_rows(target, arrow_schema(new))
         at_end()
-        version = self.store.put_frame(target, new, commit)
-        _, written = self.store.written(target.table, commit) or (version, 0)
+        pair = made[0]
+        said = of_rows(target.names(pair.columns, pair.losses))
+        version, written = self.store.put_frame(target, new, commit, said)
         read = _frame(table).frame.count() if target.touched_only else written
         return version, read, written
 
     def _put_direct(
-        self, table: Table, made: Made, rows: Source | DataFrame, commit: Commit, at_end: AtEnd
+        self, table: Table, made: Made, source: Source, commit: Commit, at_end: AtEnd
     ) -> tuple[int, int, int]:
         target = made[1]
         task, fields = _task(table, made)
         schema = arrow_fields(fields)
         self.store.check_rows(target, schema)
-        read, written = write_direct(_source_of(rows, task), task, schema, target, commit, at_end)
+        read, written = write_direct(source, task, schema, target, commit, at_end)
         return version_just_written(self.store, target.table, commit), read, written
 
     def check_writer(self, table: Table, target: Target, schema: pa.Schema) -> None:
@@ -232,9 +265,11 @@ class SparkBackend:
             carried = [name for name in vectors(frame) if name in schema.names]
             check_direct(self._spark, target, schema, carried)
 
-    def _counted(self, source: SparkTable, pair: Fitted, first: InputError) -> InputError:
+    def _counted(self, source: SparkTable, made: Made, first: InputError) -> InputError:
         """The bad rows of the whole table. first: those of the task that met some first."""
+        pair, target, _ = made
         layout = layout_of(source.frame, pair.columns, pair.n_classes, False, source.name)
+        layout = replace(layout, skip_missing=target.skip_missing)
         try:
             problems_of(source.frame, layout).raise_if_any(source.name)
         except InputError as all_of_them:
@@ -297,8 +332,8 @@ def _task(table: Table, made: Made) -> tuple[ApplyTask, list[StructField]]:
     return apply_task(_frame(table).frame, pair, names, target.skip, roles)
 
 
-def _source_of(rows: Source | DataFrame, task: ApplyTask) -> Source:
-    return rows if isinstance(rows, Source) else frame_source(rows, task.names)
+def _source_of(rows: Source | DataFrame, columns: list[str]) -> Source:
+    return rows if isinstance(rows, Source) else frame_source(rows, columns)
 
 
 def _frame(table: Table) -> SparkTable:

@@ -17,6 +17,7 @@ from pyspark.sql.types import DataType, StringType, StructField, StructType, Use
 from redcal_spark.backends.names import quoted
 from redcal_spark.backends.spark.cells import DDL
 from redcal_spark.backends.spark.ship import ship_package
+from redcal_spark.backends.spark.spark_version import need_spark_4
 from redcal_spark.backends.spark.tasks import ApplyTask, ProblemsTask, dense_batch
 from redcal_spark.core.arrow import empty_batch
 from redcal_spark.core.columns import Columns, Layout, plan
@@ -115,6 +116,7 @@ def apply_to_frame(
     roles: Roles = UNKNOWN,
 ) -> DataFrame:
     """The frame with its new columns: one `mapInArrow`, batch or streaming; nothing runs yet."""
+    need_spark_4(frame.sparkSession)
     task, fields = apply_task(frame, fitted, names, skip, roles)
     rows = nameless(frame.select(*map(quoted, task.names)))
     return plain_text(rows.mapInArrow(task, StructType(fields)), fields)

@@ -16,11 +16,13 @@ from redcal_spark.backends.spark.budget import budget_of
 from redcal_spark.backends.spark.cells import DDL, KINDS
 from redcal_spark.backends.spark.engine import Room, SparkEngine
 from redcal_spark.backends.spark.lazy import blocks_at_driver, scans_of
-from redcal_spark.backends.spark.scratch import Scratch, Statistics, merged
+from redcal_spark.backends.spark.parallelism import cores
+from redcal_spark.backends.spark.scratch import LARGE, Scratch, Statistics, merged
 from redcal_spark.backends.spark.ship import ship_package
 from redcal_spark.backends.spark.source import Source, frame_source
 from redcal_spark.backends.spark.stored_blocks import Stored
 from redcal_spark.backends.spark.tasks import HistoryTask, ScanTask
+from redcal_spark.backends.spark.watch import Tell
 from redcal_spark.core.columns import Layout
 from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.history import Holdout, Point, added, points, segments
@@ -41,12 +43,15 @@ from redcal_spark.settings import DRIVER_BUDGET, DriverBudget
 
 log = logging.getLogger(__name__)
 
+TASKS_A_CORE = 4  # of a scan whose tasks have much to tell
+
 
 class SparkScan:
     """The one scan of a table's rows: their counts, and the active ones in scratch.
 
     driver_budget: bytes of rows that the driver may hold. What is active in both splits is worked
     on there if it fits; else ReDCal's events come one by one, and other passes are jobs.
+    tell: hears while it scans how many rows are done; total: how many there are, if it is known.
     """
 
     def __init__(
@@ -58,6 +63,8 @@ class SparkScan:
         driver_budget: DriverBudget = "auto",
         threads: int | None = None,
         split: Split | None = None,
+        tell: Tell = lambda rows: None,
+        total: int | None = None,
     ):
         ship_package(scratch.spark)
         self.layout = layout
@@ -74,12 +81,17 @@ class SparkScan:
         )
         self.gathered = ScanResult.nothing(scanner.rules, layout.n_classes)
         told = Statistics("scan", len(pack(*gathered_parts(self.gathered))))
-        self.written = scratch.write(
-            lambda sink: source.frame.mapInArrow(
-                ScanTask(scanner, source.names, source.vectors, source.reader, sink), DDL
-            ),
-            told,
-        )
+        frame = source.frame
+        if told.bytes >= LARGE:  # they grow with the tasks, whatever the input is split into
+            frame = frame.coalesce(TASKS_A_CORE * cores(scratch.spark))
+        with scratch.watched(tell, total) as watch:
+            reader = watch.rows(source.reader)
+            self.written = scratch.write(
+                lambda sink: frame.mapInArrow(
+                    ScanTask(scanner, source.names, source.vectors, reader, sink), DDL
+                ),
+                told,
+            )
         for data in self.written.told.statistics:
             self.gathered.merge(gathered_of(*unpack(data)))
         self.bytes = self.written.told.bytes.total()
@@ -167,14 +179,12 @@ class SparkScan:
         nothing = Totals.none(pair.rules, self.layout.n_classes)
         told = Statistics("changes", len(cut) * len(kinds) * len(pack_changes([nothing])))
         changes: dict[str, list[list[Totals]]] = {name: [] for name in kinds}
-        frame = merged(
-            self.written.passed(
-                lambda cells: HistoryTask(pair.rules, patches, pairing, cells), kinds
-            ),
-            told,
-        )
-        for kind, data in self.scratch.collected(frame):
-            changes[kind].append(unpack_changes(data))
+        with self.scratch.passing("holdout", size) as watch:
+            frame = self.written.passed(
+                lambda cells: HistoryTask(pair.rules, patches, pairing, watch.cells(cells)), kinds
+            )
+            for kind, data in self.scratch.collected(merged(frame, told)):
+                changes[kind].append(unpack_changes(data))
         for kind in kinds:
             summed, holdout = added(changes[kind], len(cut)), pairing if kind == "holdout" else None
             histories[kind] = points(parts[kind].totals, cut, summed, holdout)

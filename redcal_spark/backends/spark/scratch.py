@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import secrets
@@ -10,6 +11,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -29,9 +31,12 @@ from redcal_spark.backends.spark.cells import DDL, KINDS, SeenTask, SinkOf
 from redcal_spark.backends.spark.errors import over_scratch
 from redcal_spark.backends.spark.ship import ship_package
 from redcal_spark.backends.spark.statistics import Kind, MergeTask
+from redcal_spark.backends.spark.watch import Tell, Watch
 from redcal_spark.backends.spark.written import Told, Written, WrittenFiles, WrittenRows
 from redcal_spark.errors import UsageError
 from redcal_spark.settings import setting
+
+log = logging.getLogger(__name__)
 
 PREFIX = "redcal_scratch"
 LARGE = 2**20  # bytes that a task says of its rows, from which on others add them up
@@ -56,16 +61,33 @@ class Scratch:
         self.place = _local_place(spark) if place is None else absolute(place)
         self.name = run_name()
         self._made: list[str] = []
+        self._elsewhere: str | None = None  # a folder for reports alone
 
     @cached_property
     def direct(self) -> bool:
         """Whether tasks may write files of their own: a folder that driver and workers see."""
         if self.place is None or not is_path(self.place) or ADDRESS.match(self.place):
             return False
-        known = _shared.setdefault(self.spark, {})
-        if self.place not in known:
-            known[self.place] = shared(self.spark, self.place, self.name)
-        return known[self.place]
+        return _is_shared(self.spark, self.place, self.name)
+
+    @cached_property
+    def reports(self) -> str | None:
+        """A folder in which tasks can tell the driver how far they are, if there is one."""
+        if self.direct:
+            return f"{self.place}/{self.name}"
+        place = _local_place(self.spark)
+        if place is None or not _is_shared(self.spark, place, self.name):
+            return None
+        self._elsewhere = f"{place}/{self.name}"
+        return self._elsewhere
+
+    def watched(self, tell: Tell, total: int | None = None) -> Watch:
+        """How far a job is. total: what all of it is."""
+        return Watch(self.spark, self.reports, tell, total)
+
+    def passing(self, name: str, size: int) -> Watch:
+        """How far a pass over so many bytes of cells is."""
+        return self.watched(lambda done: self.counters.heard(name, done, size), size)
 
     def write(self, job: Callable[[SinkOf], DataFrame], told: Statistics) -> Written:
         """Write what the tasks of a job put into the sink that it is given.
@@ -133,9 +155,13 @@ class Scratch:
 
     def close(self) -> None:
         """Remove all that was written here."""
-        if not self._made or self.place is None:
-            return
+        if self._elsewhere is not None:
+            remove_folder(self._elsewhere)
         made, self._made = self._made, []
+        if self.place is None or not made:
+            if vars(self).get("direct"):  # reports were there
+                remove_folder(f"{self.place}/{self.name}")
+            return
         if is_path(self.place):
             self._remove_path(f"{self.place}/{self.name}", made)
         else:
@@ -189,21 +215,31 @@ def _local_place(spark: SparkSession) -> str | None:
 _shared: WeakKeyDictionary[SparkSession, dict[str, bool]] = WeakKeyDictionary()
 
 
+def _is_shared(spark: SparkSession, place: str, name: str) -> bool:
+    known = _shared.setdefault(spark, {})
+    if place not in known:
+        known[place] = shared(spark, place, name)
+        if not known[place]:
+            log.info("%s: Spark's workers do not see this folder as the driver does", place)
+    return known[place]
+
+
 def shared(spark: SparkSession, place: str, name: str) -> bool:
     """Whether a worker sees a folder of the driver's, and the driver what a worker writes there."""
     folder = Path(place, name, "seen")
     try:
         folder.mkdir(parents=True)
         (folder / "driver").write_text(name)
-    except OSError:
-        return False
-    ship_package(spark)
-    ask = SeenTask(str(folder), name)
-    answer = spark.range(0, 1, 1, 1).mapInArrow(ask, DDL).toArrow()["data"][0].as_py()
-    try:
+        ship_package(spark)
+        ask = SeenTask(str(folder), name)
+        answer = spark.range(0, 1, 1, 1).mapInArrow(ask, DDL).toArrow()["data"][0].as_py()
         return bool(answer) and (folder / "worker").read_text() == name
     except OSError:
         return False
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):
+            folder.parent.rmdir()
 
 
 def merged(frame: DataFrame, told: Statistics) -> DataFrame:

@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from redcal_spark.backends.spark.errors import is_sparks, message_of
+from redcal_spark.backends.spark.spark_version import need_pyspark_4, newer_than_delta
 from redcal_spark.errors import RunError, UsageError
 from redcal_spark.settings import setting
 
@@ -38,6 +39,7 @@ DELTA = ("spark.sql.extensions", "spark.sql.catalog.spark_catalog")
 
 def get_session(**settings: str) -> SparkSession:
     """The active session if there is one, else our launcher's, else a local one with Delta."""
+    need_pyspark_4()
     active = active_session()
     if active is not None:
         return active
@@ -172,8 +174,8 @@ def _why(err: Exception, said: str) -> str:
         text = file.read()
     if "unresolved dependency" in text or "download failed" in text:
         return (
-            "Spark could not fetch Delta's jars from its Maven repositories; set "
-            "spark.jars.repositories or spark.jars.ivySettings to a mirror that has "
+            f"Spark could not fetch Delta's jars from its Maven repositories{newer_than_delta()}; "
+            "set spark.jars.repositories or spark.jars.ivySettings to a mirror that has "
             f"io.delta:delta-spark, or use {setting('engine', 'local')}, which needs no jars"
         )
     last = [line for line in text.splitlines() if line.strip()][-3:]

@@ -18,14 +18,16 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, expr
 
+from redcal_spark.backends.comments import UNSAID, Comments
 from redcal_spark.backends.local.folders import missing_folders, remove_empty
 from redcal_spark.backends.local.store import DeltaRsStore
 from redcal_spark.backends.names import Place, quoted
+from redcal_spark.backends.spark.catalog import commented, described
 from redcal_spark.backends.spark.errors import is_sparks
 from redcal_spark.backends.spark.merge import saying
 from redcal_spark.backends.spark.scratch import remove_folder
 from redcal_spark.backends.spark.tables import again, explained, unwritten
-from redcal_spark.backends.store import ENTRY, RECENT, Commit, writer_of
+from redcal_spark.backends.store import ENTRY, RECENT, Commit, rows_of, writer_of
 from redcal_spark.errors import RunError
 
 
@@ -37,6 +39,7 @@ class SparkSmallTables:
         self._made: dict[str, list[Path]] = {}  # folders made for tables, innermost first
         self._local = DeltaRsStore()
         self._shared: dict[Path, bool] = {}  # folders, and whether Spark sees what we put there
+        self._columns: dict[str, set[str]] = {}  # of tables that we wrote
 
     def quick(self, name: str) -> DeltaRsStore | None:
         """Who can change this table without a Spark job, if there is someone."""
@@ -88,34 +91,41 @@ class SparkSmallTables:
         *,
         insert: bool = True,
         update: bool = True,
-    ) -> None:
+    ) -> int:
         if (quick := self.quick(name)) is not None:
-            quick.merge(name, rows, same, commit, insert=insert, update=update)
-            return
+            return quick.merge(name, rows, same, commit, insert=insert, update=update)
         place = Place(name).absolute
         source = self.spark.createDataFrame(rows)
-        if not self._exists(place):
+        if not self._known(place):
             if not insert:
-                return
+                return 0
             self._made[name] = missing_folders(place.name) if place.is_path else []
-            self._create(place, name, source.limit(0))
-        equal = " and ".join(
-            f"source.{quoted(s)} = {place.in_merge}.{quoted(t)}" for t, s in same.items()
+            self._create(place, name, source.limit(0), Comments.of(rows.schema))
+        columns = self._columns.get(place.sql) or set(self._frame(place).columns)
+        equal = " and ".join(f"source.{quoted(s)} = target.{quoted(t)}" for t, s in same.items())
+        evolving = not {*rows.column_names} <= columns  # a ledger of an earlier release
+        # a MERGE of the DataFrame API does not tell how many rows it changed
+        head = f"MERGE {'WITH SCHEMA EVOLUTION ' * evolving}INTO {place.sql} AS target USING "
+        tail = (
+            f" AS source ON {equal}"
+            + " WHEN MATCHED THEN UPDATE SET *" * update
+            + " WHEN NOT MATCHED THEN INSERT *" * insert
         )
-        new = {*rows.column_names} - {*self._frame(place).columns}
+        text = "{source}".join(part.replace("{", "{{").replace("}", "}}") for part in (head, tail))
 
-        def merge() -> None:
-            merging = source.alias("source").mergeInto(place.sql, expr(equal))
-            if new:  # a ledger of an earlier release
-                merging = merging.withSchemaEvolution()
-            if update:
-                merging = merging.whenMatched().updateAll()
-            if insert:
-                merging = merging.whenNotMatched().insertAll()
-            merging.merge()
+        def merge() -> int:
+            told = self.spark.sql(text, source=source).collect()
+            return int(told[0].asDict().get("num_affected_rows", 0)) if told else 0
 
-        with explained(partial(unwritten, name)):
-            again(merge)
+        try:
+            with explained(partial(unwritten, name)):
+                changed = again(merge)
+        except RunError:
+            if not self._forgotten(place):
+                raise
+            return self.merge(name, rows, same, commit, insert=insert, update=update)
+        self._columns[place.sql] = columns | {*rows.column_names}
+        return changed
 
     def delete(self, name: str, key: str, values: Sequence[str], commit: Commit) -> int:
         if (quick := self.quick(name)) is not None:
@@ -156,8 +166,20 @@ class SparkSmallTables:
     def exists(self, name: str) -> bool:
         return self._exists(Place(name).absolute)
 
+    def _known(self, place: Place) -> bool:
+        """Whether a table is there; of one that we wrote nobody is asked again."""
+        return place.sql in self._columns or self._exists(place)
+
+    def _forgotten(self, place: Place) -> bool:
+        """Whether a table that we wrote is gone: someone removed it."""
+        if place.sql not in self._columns or self._exists(place):
+            return False
+        del self._columns[place.sql]
+        return True
+
     def drop(self, name: str) -> None:
         place = Place(name).absolute
+        self._columns.pop(place.sql, None)
         if self._seen_by_spark(place):
             self._local.drop(name)
             return
@@ -167,9 +189,11 @@ class SparkSmallTables:
         remove_folder(place.name)
         remove_empty(self._made.pop(name, []))
 
-    def _create(self, place: Place, name: str, empty: DataFrame) -> None:
+    def _create(self, place: Place, name: str, empty: DataFrame, said: Comments = UNSAID) -> None:
         """An empty table, unless someone else has made it meanwhile."""
-        writer = empty.write.format("delta").mode("ignore")
+        if place.is_path:
+            said = UNSAID
+        writer = described(commented(empty, said).write.format("delta").mode("ignore"), said)
         try:
             if place.is_path:
                 writer.save(place.name)
@@ -194,15 +218,23 @@ class SparkSmallTables:
         if (quick := self.quick(name)) is not None:
             return quick.read(name, equal)
         place = Place(name).absolute
-        if not self._exists(place):
+        if not self._known(place):
             return None
+        try:
+            return self._chosen(name, place, equal or {}).toArrow()
+        except PySparkException:
+            if not self._forgotten(place):
+                raise
+            return None
+
+    def _chosen(self, name: str, place: Place, equal: Mapping[str, str]) -> DataFrame:
         frame = self._frame(place)
-        for name_, value in (equal or {}).items():
+        for name_, value in equal.items():
             if name_ not in frame.columns:
                 has = ", ".join(frame.columns)
                 raise RunError(f"{name}: is another kind of table: no column {name_!r}, but {has}")
             frame = frame.where(col(quoted(name_)) == value)
-        return frame.toArrow()
+        return frame
 
     def _frame(self, place: Place) -> DataFrame:
         """The newest version."""
@@ -214,3 +246,21 @@ class SparkSmallTables:
         if not self.exists(name):
             return None
         return writer_of(self.history(name, RECENT))
+
+    def written(
+        self, name: str, commit: Commit, among: int | None = None
+    ) -> tuple[int, int] | None:
+        place = Place(name).absolute
+        if not self._known(place):
+            return None
+        try:
+            entries = self.history(name, among)
+        except PySparkException:
+            if not self._forgotten(place):
+                raise
+            return None
+        ours = [row for row in entries if commit.wrote(row["userMetadata"])]
+        if not ours:
+            return None
+        # the rows are in the first of them, a change of how they are laid out may follow
+        return int(ours[0]["version"]), max(rows_of(row["operationMetrics"]) for row in ours)

@@ -7,7 +7,7 @@ quoted, values never pasted into SQL.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -16,16 +16,17 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, DataFrameWriter
 from pyspark.sql.functions import col, lit
 
+from redcal_spark.backends.comments import UNSAID, Comments
 from redcal_spark.backends.delta_protocol import UnsupportedTable
-from redcal_spark.backends.delta_types import delta_schema, unstorable
+from redcal_spark.backends.delta_types import unstorable
 from redcal_spark.backends.inputs import Side
 from redcal_spark.backends.local.delta_read import DeltaRsTable
 from redcal_spark.backends.local.files import FileTable
 from redcal_spark.backends.local.folders import beside
 from redcal_spark.backends.local.store import DeltaRsStore
 from redcal_spark.backends.names import Place, problem_of_target, quoted
+from redcal_spark.backends.spark.catalog import commented, described, overwrite_rows, said_of
 from redcal_spark.backends.spark.errors import message_of
-from redcal_spark.backends.spark.frames import arrow_schema
 from redcal_spark.backends.spark.join import join_frames
 from redcal_spark.backends.spark.locations import at_location
 from redcal_spark.backends.spark.merge import cluster, merge_rows
@@ -33,23 +34,28 @@ from redcal_spark.backends.spark.small_tables import SparkSmallTables
 from redcal_spark.backends.spark.tables import (
     SparkTable,
     again,
-    check_collations,
     explained,
+    frame_of,
     spark_types,
     texts_for_fractions,
     unread,
     unwritten,
 )
-from redcal_spark.backends.spark.targets import check_names, check_numbered, is_mapped
+from redcal_spark.backends.spark.targets import (
+    check_managed,
+    check_names,
+    check_numbered,
+    existing_table,
+)
 from redcal_spark.backends.store import (
     RECENT,
     Commit,
     Mode,
-    rows_of,
+    just_written,
     version_at,
     version_just_written,
 )
-from redcal_spark.backends.target import RUN_ID, Existing, Target, check_rows, is_append_only
+from redcal_spark.backends.target import RUN_ID, Existing, Target, check_rows
 from redcal_spark.errors import InputError
 
 
@@ -154,7 +160,8 @@ class SparkStore(SparkSmallTables):
 
         with explained(refusal):
             entries = self.spark.sql(f"DESCRIBE HISTORY {place.sql}").select("version", "timestamp")
-            versions = [(int(r["version"]), _utc(r["timestamp"])) for r in entries.collect()]
+            # Spark gives local times without a zone
+            versions = [(int(v), time.astimezone(UTC)) for v, time in entries.collect()]
             found = self.spark.sql(f"DESCRIBE DETAIL {place.sql}")
             detail = found.select("id", "location").collect()[0]
         newest = max(v for v, _ in versions)
@@ -203,8 +210,12 @@ class SparkStore(SparkSmallTables):
         """Write rows that are at the driver, into one file."""
         if (quick := self.quick(name)) is not None:
             return quick.write(name, schema, batches, mode, commit)
-        rows = self.frame_of(schema, batches).coalesce(1)
-        evolve = (old := self.existing(name)) is not None and old.is_earlier(schema)
+        rows, place = frame_of(self.spark, schema, batches).coalesce(1), Place(name).absolute
+        old = self.existing(name)
+        if old is None and mode == "append" and not place.is_path:
+            # a CREATE TABLE AS SELECT would not keep what the commit says of itself
+            self._create(place, name, rows.limit(0), Comments.of(schema))
+        evolve = old is not None and old.is_earlier(schema)
         return self.write_frame(name, rows, mode, commit, evolve=evolve)
 
     def write_frame(
@@ -217,25 +228,17 @@ class SparkStore(SparkSmallTables):
         place = Place(name).absolute
         if commit.again and (done := self.written(name, commit)) is not None:
             return done[0]
-        if mode == "append" and not place.is_path and not self._exists(place):
-            # a CREATE TABLE AS SELECT would not keep what the commit says of itself
-            self._create(place, name, frame.limit(0))
         writer = self._writer(frame, mode, commit)
         if mode == "overwrite":
             writer = writer.option("overwriteSchema", "true")
         elif evolve:
             writer = writer.option("mergeSchema", "true")
         self._save(writer, place, name, commit)
+        self._columns[place.sql] = {*frame.columns}
         return version_just_written(self, name, commit)
 
     def _writer(self, frame: DataFrame, mode: Mode, commit: Commit) -> DataFrameWriter:
-        return (
-            frame.write.format("delta")
-            .mode(mode)
-            .option("userMetadata", commit.user_metadata)
-            .option("txnAppId", commit.run_id)  # each table has transactions of its own
-            .option("txnVersion", str(commit.phase))
-        )
+        return frame.write.format("delta").mode(mode).options(**said_of(commit))
 
     def _save(self, writer: DataFrameWriter, place: Place, name: str, commit: Commit) -> None:
         def save() -> None:
@@ -259,73 +262,60 @@ class SparkStore(SparkSmallTables):
         if not self._exists(place):
             return None
         with explained(partial(unread, name)):
-            frame = self._frame(place)
-            check_collations(name, frame.schema)
-            schema = arrow_schema(frame)
-            described = self.spark.sql(f"DESCRIBE DETAIL {place.sql}")
-            detail = described.select("partitionColumns", "clusteringColumns", "properties").first()
-        assert detail is not None
-        partitions, clusters, properties = (part or () for part in detail)
-        said = dict(properties)
-        layout = tuple(partitions), tuple(clusters)
-        return Existing(schema, *layout, is_mapped(said), is_append_only(said))
+            return existing_table(self._frame(place), place, name)
 
     def check_rows(self, target: Target, schema: pa.Schema) -> None:
         old = self.existing(target.table)
         check_rows(target, schema, old)
         check_names(target, schema, old)
+        check_managed(target, schema, old)
         place = Place(target.table).absolute
         if old is not None and place.is_here:
             check_numbered(target, place.name)
 
-    def frame_of(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> DataFrame:
-        """Rows that are at the driver as a frame, in the types that the embedded store writes."""
-        stored = delta_schema(schema)
-        table = pa.Table.from_batches(list(batches), schema).cast(stored)
-        rows: Any = table if table.num_rows else []  # PySpark takes no empty table
-        return self.spark.createDataFrame(rows, spark_types(stored))
+    def put_frame(
+        self, target: Target, frame: DataFrame, commit: Commit, comments: Comments = UNSAID
+    ) -> tuple[int, int]:
+        """Put a frame's rows into their table as the target says; the version, and its rows.
 
-    def put_frame(self, target: Target, frame: DataFrame, commit: Commit) -> int:
-        """Put a frame's rows into their table as the target says; returns the version."""
+        comments: for what is new, where a catalog shows them.
+        """
         name = target.table
         place = Place(name).absolute
         old = self.existing(name)
         if target.mode == "merge" and old is not None:
             with explained(partial(unwritten, name)):
                 again(lambda: merge_rows(place, frame, self._frame(place), target, commit))
-            if self.written(name, commit, RECENT) is None:
-                # nothing differed, or the session may not say who writes: an empty version says it
-                self._mark(place, name, commit)
-            return version_just_written(self, name, commit)
+            if (done := self.written(name, commit, RECENT)) is not None:
+                return done
+            # nothing differed, or the session may not say who writes: an empty version says it
+            self._mark(place, name, commit)
+            return just_written(self, name, commit)
         mode: Mode = "append" if target.mode == "append" else "overwrite"
         if target.mode == "merge" and target.touched_only:
             frame = frame.where(col(quoted(target.touched)))
         if mode == "append":
             frame = frame.withColumn(RUN_ID, lit(commit.run_id))
         new = old is None and not place.is_path
+        if not place.is_path:
+            frame = commented(frame, comments, self._frame(place).schema if old else None)
+        if old is not None and mode == "overwrite" and not place.is_path:
+            with explained(partial(unwritten, name)):
+                if overwrite_rows(frame, place, target, old, commit):
+                    return just_written(self, name, commit)
         # an append that makes a table in a catalog would not keep what the commit says of itself
         writer = self._writer(frame, "overwrite" if new else mode, commit)
+        writer = described(writer, comments) if new else writer
         if partitions := target.partitions_for(old, frame.columns):
             writer = writer.partitionBy(*partitions)
         if target.evolve and old is not None:
-            change = "mergeSchema" if mode == "append" else "overwriteSchema"
-            writer = writer.option(change, "true")
+            option = "mergeSchema" if mode == "append" else "overwriteSchema"
+            writer = writer.option(option, "true")
         self._save(writer, place, name, commit)
         if mode == "overwrite" and (clusters := target.clusters_for(old, frame.columns)):
             with explained(partial(unwritten, name)):
                 cluster(self.spark, place, clusters, commit)
-        return version_just_written(self, name, commit)
-
-    def written(
-        self, name: str, commit: Commit, among: int | None = None
-    ) -> tuple[int, int] | None:
-        if not self.exists(name):
-            return None
-        ours = [row for row in self.history(name, among) if commit.wrote(row["userMetadata"])]
-        if not ours:
-            return None
-        # the rows are in the first of them, a change of how they are laid out may follow
-        return int(ours[0]["version"]), max(rows_of(row["operationMetrics"]) for row in ours)
+        return just_written(self, name, commit)
 
     def of_run(self, table: SparkTable, run_id: str) -> SparkTable:
         return SparkTable(
@@ -333,11 +323,6 @@ class SparkStore(SparkSmallTables):
             lambda: table.frame.where(col(RUN_ID) == run_id),
             lambda: table.identity() | {RUN_ID: run_id},
         )
-
-
-def _utc(time: datetime) -> datetime:
-    """Spark gives local times without a zone."""
-    return time.astimezone(UTC)
 
 
 def _save_new(writer: DataFrameWriter, path: Path, commit: Commit) -> None:

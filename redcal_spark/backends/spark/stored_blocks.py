@@ -8,6 +8,7 @@ from typing import Any
 from redcal_spark.backends.counters import Pass
 from redcal_spark.backends.spark.scratch import Scratch, Statistics, merged
 from redcal_spark.backends.spark.tasks import AskTask, BlockState, Keep, KeepTask, Question, add_up
+from redcal_spark.backends.spark.watch import Watch
 from redcal_spark.backends.spark.written import Written
 from redcal_spark.core.additive import Array
 from redcal_spark.core.groups import Groups
@@ -40,13 +41,18 @@ class Stored:
 
     def ask(self, question: Question, model: int = 0) -> dict[str, Array]:
         """One pass: statistics of the rows as patched so far."""
-        frame = self.written.passed(lambda cells: AskTask(self.state, question, model, cells))
-        with self.scratch.counters.timed(question) as made:
+        with self._passing(question) as watch, self.scratch.counters.timed(question) as made:
+            frame = self.written.passed(
+                lambda cells: AskTask(self.state, question, model, watch.cells(cells))
+            )
             total = added_up(
                 (data for _, data in self.scratch.collected(merged(frame, self._sums))), made
             )
         self._spent(made.seconds)
         return total
+
+    def _passing(self, name: str) -> Watch:
+        return self.scratch.passing(name, self.written.told.bytes["fit"])
 
     @property
     def _sums(self) -> Statistics:
@@ -69,10 +75,13 @@ class Stored:
 
     def keep(self, keep: Keep, made: Pass) -> Written:
         """Write some rows as patched so far; the statistics come with the same committed write."""
-        written = self.scratch.write(
-            lambda sink: self.written.passed(lambda cells: KeepTask(self.state, keep, cells, sink)),
-            self._sums,
-        )
+        with self._passing("rewrite") as watch:
+            written = self.scratch.write(
+                lambda sink: self.written.passed(
+                    lambda cells: KeepTask(self.state, keep, watch.cells(cells), sink)
+                ),
+                self._sums,
+            )
         made.bytes = written.told.bytes.total()
         self.scratch.counters.scratch_bytes += made.bytes
         return written

@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.functions import lit
 
 from redcal_spark.backends.backend import Listen
+from redcal_spark.backends.comments import of_rows
 from redcal_spark.backends.names import Place
 from redcal_spark.backends.spark.checkpoint import Checkpoint, Owner
 from redcal_spark.backends.spark.errors import is_sparks, message_of
@@ -185,7 +186,8 @@ class SparkStream:
         name = self.target.table
         old = self.store.existing(name)
         if old is None:
-            return self.store.put_frame(self.target, self._empty, commit)
+            said = of_rows(self.target.names(self.pair.columns, self.pair.losses))
+            return self.store.put_frame(self.target, self._empty, commit, said)[0]
         empty = self._empty
         if self.target.mode == "append":
             empty = empty.withColumn(RUN_ID, lit(commit.run_id))

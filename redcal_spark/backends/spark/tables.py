@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import (
     ArrayType,
@@ -22,6 +22,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from redcal_spark.backends.delta_types import delta_schema
 from redcal_spark.backends.local.delta_read import DeltaRsTable
 from redcal_spark.backends.local.files import FileTable
 from redcal_spark.backends.names import quoted
@@ -33,6 +34,7 @@ from redcal_spark.backends.store import Table, vacuumed
 from redcal_spark.core.scan import BatchGroup, each_alone
 from redcal_spark.errors import InputError, RedcalError, RunError
 
+T = TypeVar("T")
 FIRST_ROWS = 64
 BY_BYTES = "UTF8_BINARY"  # the collation of all texts that are not given another one
 CONFLICT = re.compile(
@@ -103,7 +105,11 @@ class SparkTable:
         return next((batch.slice(0, FIRST_ROWS) for batch in batches if batch.num_rows), None)
 
     def count(self) -> int | None:
-        return None
+        """Where this process sees the table, too: Spark would take a job to tell."""
+        try:
+            return None if self.seen is None else self.seen.count()
+        except InputError:
+            return None
 
     def explain(self, err: Exception) -> Exception:
         """Why a pass over the rows failed: files are looked at here to tell, in words."""
@@ -161,6 +167,16 @@ def spark_types(schema: pa.Schema) -> StructType:
     return StructType([StructField(name, kind, True) for name, kind in fields])
 
 
+def frame_of(
+    spark: SparkSession, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
+) -> DataFrame:
+    """Rows that are at the driver as a frame, in the types that the embedded store writes."""
+    stored = delta_schema(schema)
+    table = pa.Table.from_batches(list(batches), schema).cast(stored)
+    rows: Any = table if table.num_rows else []  # PySpark takes no empty table
+    return spark.createDataFrame(rows, spark_types(stored))
+
+
 def texts_for_fractions(kinds: StructType) -> StructType:
     """For CSV files: Spark's reader knows one way to write infinity, its casts know them all."""
     return StructType(
@@ -182,9 +198,9 @@ def explained(explain: Callable[[Exception], Exception]) -> Iterator[None]:
         raise explain(err) from err
 
 
-def again(write: Callable[[], Any]) -> None:
+def again(write: Callable[[], T]) -> T:
     """Write, and write again when another writer was quicker: on the table as it is then."""
-    retried(write, is_conflict, pause=0.5)
+    return retried(write, is_conflict, pause=0.5)
 
 
 def is_conflict(err: Exception) -> bool:

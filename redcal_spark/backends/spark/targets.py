@@ -7,12 +7,18 @@ from collections.abc import Iterator, Mapping
 import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
+from pyspark.sql import DataFrame
 
 from redcal_spark.backends.delta_protocol import identity_columns
 from redcal_spark.backends.delta_types import is_list
-from redcal_spark.backends.target import Existing, Target
+from redcal_spark.backends.names import Place
+from redcal_spark.backends.spark.frames import arrow_schema
+from redcal_spark.backends.spark.tables import check_collations
+from redcal_spark.backends.target import Existing, Target, change_of, is_append_only
 from redcal_spark.errors import UsageError
 
+# Features of a Delta table whose commits go through its catalog.
+MANAGED = ("delta.feature.catalogManaged", "delta.feature.catalogOwned-preview")
 NOT_IN_NAMES = " ,;{}()\n\t="  # but in tables with column mapping, which delta-rs does not write
 
 
@@ -64,6 +70,34 @@ def check_numbered(target: Target, path: str) -> None:
             f"output.table: {target.table} numbers {', '.join(map(repr, always))} itself "
             "(GENERATED ALWAYS AS IDENTITY) and takes no values for it; name another table"
         )
+
+
+def check_managed(target: Target, schema: pa.Schema, old: Existing | None) -> None:
+    """Refuse what would replace a table that its catalog manages."""
+    if old is None or not old.managed or target.mode != "overwrite":
+        return
+    if change_of(target, schema, old) == "all of it":
+        raise UsageError(
+            f"output.table: {target.table} is managed by its catalog, which lets nobody replace "
+            "it, and output.schema: evolve would have to: columns are missing, of another type, or "
+            "laid out otherwise. Change it with ALTER TABLE, or name another table"
+        )
+
+
+def existing_table(frame: DataFrame, place: Place, name: str) -> Existing:
+    """What a table looks like that rows will be put into. frame: its rows."""
+    check_collations(name, frame.schema)
+    detail = frame.sparkSession.sql(f"DESCRIBE DETAIL {place.sql}")
+    said = detail.select("partitionColumns", "clusteringColumns", "properties").first()
+    assert said is not None
+    partitions, clusters, properties = (part or () for part in said)
+    known = dict(properties)
+    return Existing(
+        *(arrow_schema(frame), tuple(partitions), tuple(clusters)),
+        any_name=is_mapped(known),
+        append_only=is_append_only(known),
+        managed=any(key in known for key in MANAGED),
+    )
 
 
 def _names(schema: pa.Schema) -> Iterator[tuple[str, str]]:

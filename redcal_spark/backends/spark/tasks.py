@@ -35,6 +35,7 @@ from redcal_spark.backends.spark.cells import (
     SinkOf,
     row,
 )
+from redcal_spark.backends.spark.reports import CountedCells
 from redcal_spark.core.additive import Array
 from redcal_spark.core.columns import Layout
 from redcal_spark.core.events import Disagreement
@@ -58,8 +59,18 @@ from redcal_spark.core.sums import gap_sums, residuals, sums
 
 Question = Literal["events", "residuals", "gaps", "sums"]
 Keep = Literal["all", "active", "frozen"] | Disagreement
-CellSource = FromRows | FromFiles
+CellSource = FromRows | FromFiles | CountedCells
+PIECE = 2**25  # bytes; Spark hands over 64 MiB at once, before 4.1 up to 256 MiB
 Reader = Callable[[Batches], Iterator[pa.RecordBatch]]
+
+
+def pieces(batches: Batches) -> Iterator[pa.RecordBatch]:
+    """The same rows, at most PIECE bytes at a time: what we make of them is as large again."""
+    for batch in batches:
+        number = max(1, -(-batch.nbytes // PIECE))
+        size = max(1, -(-batch.num_rows // number))
+        for start in range(0, max(1, batch.num_rows), size):
+            yield batch.slice(start, size)
 
 
 @dataclass(frozen=True)
@@ -80,7 +91,7 @@ class ScanTask:
         total = ScanResult.nothing(scanner.rules, scanner.layout.n_classes)
         sink, rules = self.sink(), scanner.rules if scanner.by_event else None
         packers = Packer("fit", sink, rules), Packer("holdout", sink)
-        for batch in batches if self.reader is None else self.reader(batches):
+        for batch in pieces(batches) if self.reader is None else self.reader(batches):
             rows = dense_batch(batch.rename_columns(self.names), self.vectors)
             result = scanner((None, rows))  # a task cannot know the numbers of its rows
             for packer, part in zip(packers, (result.fit, result.holdout), strict=True):
@@ -222,7 +233,7 @@ class ApplyTask:
     reader: Reader | None = None
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        for batch in batches if self.reader is None else self.reader(batches):
+        for batch in pieces(batches) if self.reader is None else self.reader(batches):
             problems = BadRows()
             named = batch.rename_columns(self.names)
             new = added_columns(
@@ -253,7 +264,7 @@ class ProblemsTask:
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         problems, rows = BadRows(), 0
-        for batch in batches:
+        for batch in pieces(batches):
             dense = dense_batch(batch.rename_columns(self.names), self.vectors)
             read(dense, self.layout, problems, None)
             rows += batch.num_rows

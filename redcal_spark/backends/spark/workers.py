@@ -19,6 +19,12 @@ PACKAGES = (
     "they need numpy and pyarrow. Install both there, or name a Python that has them with "
     "PYSPARK_PYTHON before Spark starts"
 )
+OWN_PACKAGE = "redcal_spark"
+INSTALLED = (
+    "what the driver sends them (artifacts of the session) is not seen there. Install the same "
+    "wheel for them, as a library of the cluster or a dependency of the job's environment: workers "
+    "that have it are sent nothing"
+)
 MORE_MEMORY = (
     "Give workers more memory (spark.executor.memoryOverhead, or spark.executor.pyspark.memory if "
     "that is set), run fewer tasks beside each other (spark.executor.cores), or smaller batches "
@@ -58,6 +64,8 @@ def _of_python(text: str) -> RedcalError | None:
     kind, _, why = line.partition(": ")
     if "PYTHON_VERSION_MISMATCH" in line:
         return UsageError(f"{why}: name a Python of the driver's version with PYSPARK_PYTHON")
+    if kind.endswith("ModuleNotFoundError") and OWN_PACKAGE in why:
+        return UsageError(f"Spark's workers cannot import {OWN_PACKAGE} ({why}): {INSTALLED}")
     if kind.endswith(("ModuleNotFoundError", "ImportError")):
         return UsageError(f"the Python of Spark's workers cannot be used ({why}): {PACKAGES}")
     if kind == "MemoryError":

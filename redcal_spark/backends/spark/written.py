@@ -62,6 +62,13 @@ class Told:
         """Of the fitting rows, if they were grouped."""
         return Groups.none(rules) if self._groups is None else dense_groups(self._groups, rules)
 
+    def bytes_of(self, kind: str, groups: Sequence[int] | None) -> int:
+        """Of the cells of a kind; of some groups of it, about."""
+        size = self.bytes[kind]
+        if groups is None or self._groups is None or not self.rows[kind]:
+            return size
+        return int(size * int(self._groups["rows"][list(groups)].sum()) // self.rows[kind])
+
 
 class Written(Protocol):
     """Blocks in scratch."""
@@ -119,7 +126,7 @@ class WrittenRows:
         cells = self.frame.where(col("kind") == kind)
         if groups is not None:
             cells = cells.where(col("group").isin([int(group) for group in groups]))
-        times = min(PORTIONS, -(-self.told.bytes[kind] // COLLECTED))
+        times = min(PORTIONS, -(-self.told.bytes_of(kind, groups) // COLLECTED))
         for number in range(times):
             some = cells if times == 1 else cells.where(col("portion") % times == number)
             for _, data in self.collected(some):

@@ -16,7 +16,7 @@ from redcal_spark.core.roles import Roles
 from redcal_spark.core.scan import ScanResult
 from redcal_spark.errors import InputError, JoinWarning, RedcalError, RunError
 from redcal_spark.model.fit import fit_scanned
-from redcal_spark.model.guard import verdict
+from redcal_spark.model.guard import counted, verdict
 from redcal_spark.model.pair import ReconciledPair
 from redcal_spark.runs.job import Job
 from redcal_spark.runs.ledger import RunRow, fingerprint
@@ -141,6 +141,7 @@ def redo(job: Job) -> Redone:
         rechecked = None if rows is None else list(recheck(whole, rows))
         guard, delta = job.config.reconcile.guard, job.reconciler.delta
         pair, kept = verdict(whole, points, guard, lambda _: None, delta)
+        kept = counted(scan, pair, kept)
         roles = Roles(scan.layout, job.split)
         return Redone(whole, pair, kept, scan.gathered, rechecked, roles)
     finally:

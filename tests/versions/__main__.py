@@ -1,0 +1,145 @@
+"""`make test-versions`: every row of the table in an environment of its own, once.
+
+Environments and outcomes are in out/versions; --save writes docs/results/versions.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+from tests import backends
+from tests.versions.environments import ROOT, Unmade, code_digest, make
+from tests.versions.rows import ROWS, Row
+from tests.versions.table import Outcome, save
+
+FOLDER = ROOT / "out" / "versions"
+PATIENCE = 3_000  # seconds for a process of tests
+STEPS = "tests/versions/on_row.py"
+# Releases of Spark and of libraries that were not made for each other warn of what will change.
+QUIET = ("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
+
+
+def main() -> int:
+    options = _options()
+    by_name = {row.name: row for row in ROWS}
+    chosen = [by_name[name] for name in options.rows or by_name]
+    digest = code_digest()
+    if options.quick:
+        return max(_quick(row) for row in chosen)
+    for row in chosen:
+        outcome = _known(row)
+        if not options.again and outcome is not None and outcome.good_for(digest):
+            print(f"{row.name}: done before", flush=True)
+            continue
+        start = time.monotonic()
+        outcome = _ran(row, digest)
+        (FOLDER / f"{row.name}.json").write_text(json.dumps(vars(outcome), indent=1), "utf-8")
+        print(f"{row.name}: {outcome.told}, {time.monotonic() - start:.0f} s", flush=True)
+    known = {row.name: found for row in ROWS if (found := _known(row)) is not None}
+    if options.save is not None:
+        save(options.save, known)
+    bad = [row.name for row in chosen if not known[row.name].good_for(digest)]
+    print(f"{len(chosen) - len(bad)} of {len(chosen)} rows passed" + f": not {bad}" * bool(bad))
+    return 1 if bad else 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.versions", description=__doc__)
+    parser.add_argument("rows", nargs="*", choices=[[], *(row.name for row in ROWS)], metavar="ROW")
+    parser.add_argument("--quick", action="store_true", help="a few steps on classic Spark alone")
+    parser.add_argument("--again", action="store_true", help="rows that passed, too")
+    parser.add_argument("--save", type=Path, metavar="FILE", help="docs/results/versions.json")
+    return parser.parse_args()
+
+
+def _quick(row: Row) -> int:
+    """For every build: the row's Spark runs, merges and streams; nothing is kept of it."""
+    try:
+        made = make(row, FOLDER / row.name)
+    except Unmade as err:
+        print(f"{row.name}: {err}")
+        return 1
+    steps = _tested(row, made.python, "classic", "spark", "test_run or test_merge or test_stream")
+    found = Outcome("", {"classic": steps}, list(made.added), list(made.replaced))
+    print(f"{row.platform}, Spark {row.spark}, Delta {row.delta}: {found.told}")
+    return 0 if found.good else 1
+
+
+def _known(row: Row) -> Outcome | None:
+    path = FOLDER / f"{row.name}.json"
+    return Outcome(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
+
+
+def _ran(row: Row, digest: str) -> Outcome:
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    found = Outcome(digest)
+    try:
+        made = make(row, FOLDER / row.name)
+    except Unmade as err:
+        found.problem = str(err)
+        return found
+    found.added, found.replaced = list(made.added), list(made.replaced)
+    found.steps["local"] = _tested(row, made.python, "classic", "not spark")
+    for kind in () if row.without_delta else ("classic", "connect"):
+        found.steps[kind] = _tested(row, made.python, kind, "spark")
+    return found
+
+
+def _tested(row: Row, python: Path, kind: str, marks: str, only: str = "") -> dict[str, str]:
+    """What became of every step: in a process of its own."""
+    name = "quick" if only else f"{kind}-{marks.replace(' ', '-')}"
+    report = FOLDER / row.name / f"{name}.xml"
+    report.unlink(missing_ok=True)
+    warnings = [part for text in QUIET for part in ("-W", text)]
+    paths = [STEPS, "-k", only] if only else [STEPS, "tests/contract"]
+    command = [str(python), "-m", "pytest", *paths, "-q", *warnings]
+    command += ["-m", f"({marks}) and not slow", f"--junitxml={report}", "-p", "no:cacheprovider"]
+    hidden = ("PYTHONPATH", "PYSPARK_PYTHON", "SPARK_HOME", "SPARK_REMOTE", "VIRTUAL_ENV")
+    env = {key: value for key, value in os.environ.items() if key not in hidden}
+    with open(report.with_suffix(".log"), "w", encoding="utf-8") as log:
+        done = subprocess.run(
+            command,
+            cwd=ROOT,
+            env=env | {backends.VARIABLE: kind, backends.FEW: "1"},
+            stdout=log,
+            stderr=log,
+            timeout=PATIENCE,
+        )
+    if not report.exists():
+        return {"start": f"exit code {done.returncode}, see {log.name}"}
+    return _steps(ET.parse(report).getroot())
+
+
+def _steps(report: Any) -> dict[str, str]:
+    """Step by step; the cases of the contract together."""
+    found: dict[str, list[str]] = {}
+    for case in report.iter("testcase"):
+        ours = "versions" in case.get("classname", "")
+        step = case.get("name").partition("[")[0].removeprefix("test_") if ours else "contract"
+        found.setdefault(step, []).append(_of_case(case))
+    return {step: _together(told) for step, told in found.items()}
+
+
+def _of_case(case: Any) -> str:
+    for kind in ("failure", "error", "skipped"):
+        if (part := case.find(kind)) is not None:
+            return f"{kind}: {case.get('name')}: {part.get('message', '')[:300]}"
+    return "ok"
+
+
+def _together(told: list[str]) -> str:
+    bad = [text for text in told if not text.startswith(("ok", "skipped"))]
+    good = sum(text == "ok" for text in told)
+    return "; ".join(bad) if bad else f"ok ({good})" if good > 1 else "ok" if good else "-"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

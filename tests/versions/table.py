@@ -1,0 +1,91 @@
+"""What was run in the environments and what came of it, as docs/results/versions.json."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tests.bench.results import Part, Results, commit
+from tests.bench.timing import machine
+from tests.versions.rows import ROWS, Row
+
+STEPS = ("contract", "run", "no_op", "resume", "merge", "stream", "apply", "audit", "workers")
+ENGINES = ("local", "classic", "connect")
+HEADS = ("platform", "Spark", "Delta", "Python", "pyarrow / pandas / numpy / pydantic")
+
+
+@dataclass
+class Outcome:
+    """digest: of the code. steps: by engine, what became of each. problem: why nothing was run."""
+
+    digest: str
+    steps: dict[str, dict[str, str]] = field(default_factory=dict)
+    added: list[str] = field(default_factory=list)
+    replaced: list[str] = field(default_factory=list)
+    problem: str | None = None
+
+    def good_for(self, digest: str) -> bool:
+        return self.digest == digest and self.good
+
+    @property
+    def good(self) -> bool:
+        told = [text for steps in self.steps.values() for text in steps.values()]
+        fine = all(text.startswith(("ok", "-")) for text in told)
+        return bool(told) and fine and not self.replaced and self.problem is None
+
+    @property
+    def told(self) -> str:
+        if self.problem is not None:
+            return self.problem
+        if not self.steps:
+            return "nothing was run"
+        bad = [
+            f"{engine} {step}: {text}"
+            for engine, steps in self.steps.items()
+            for step, text in steps.items()
+            if not text.startswith(("ok", "-"))
+        ]
+        replaced = [f"replaced: {', '.join(self.replaced)}"] if self.replaced else []
+        return "; ".join([*bad, *replaced]) or "all passed"
+
+
+def save(path: Path, known: Mapping[str, Outcome]) -> None:
+    parts = [Part(list(_versions(known)), (*HEADS, "nothing of it replaced")), *_engines(known)]
+    now = f"{datetime.now(UTC):%Y-%m-%d}"
+    Results("make test-versions", now, commit(), machine(), parts).save(path)
+
+
+def _versions(known: Mapping[str, Outcome]) -> Iterator[list[str]]:
+    for row in ROWS:
+        if (found := known.get(row.name)) is not None:
+            replaced = "yes" if not found.replaced else f"NO: {', '.join(found.replaced)}"
+            yield [
+                *(row.platform, row.spark, row.delta, row.python, _libraries(row)),
+                replaced if found.problem is None else f"not run: {found.problem}",
+            ]
+
+
+def _libraries(row: Row) -> str:
+    if len(row.libraries) < 4:
+        return ", ".join(f"{name} {version}" for name, version in row.libraries.items()) or "newest"
+    return " / ".join(row.libraries.values())
+
+
+def _engines(known: Mapping[str, Outcome]) -> Iterator[Part]:
+    """A table per engine: rows by steps."""
+    for engine in ENGINES:
+        words = {"local": "local engine", "classic": "classic Spark", "connect": "Spark Connect"}
+        steps = [step for step in STEPS if engine != "local" or step != "stream"]
+        lines = []
+        for row in ROWS:
+            told = known[row.name].steps.get(engine, {}) if row.name in known else {}
+            if row.name in known:
+                lines.append([row.platform, *(_cell(told, step) for step in steps)])
+        yield Part(lines, (words[engine], *(step.replace("_", "-") for step in steps)))
+
+
+def _cell(told: Mapping[str, str], step: str) -> str:
+    text = told.get(step, "-")
+    return text if text.startswith(("ok", "-")) else "FAILED"
