@@ -78,6 +78,7 @@ def check(options: argparse.Namespace) -> int:
         f"{options.config}: fine",
         f"  input    {job.input.name}{counted}, {layout.n_classes} classes",
         f"  split    {split}",
+        *([f"  segments {', '.join(columns.segments)}"] if columns.segments else []),
         *([] if weight is None else [f"  weight   {weight[0]!r}, multiples of {plain(weight[1])}"]),
         f"  folder   {os.getcwd()}",  # where relative paths start
         *(f"  {'rows' if name == 'table' else name:<8} {table}" for name, table in tables),

@@ -13,6 +13,7 @@ from typing import Any
 from rich.table import Table
 
 from redcal_spark.certificate.certify import Certificate
+from redcal_spark.cli.segment_tables import segment_tables
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.metrics import Metrics, brier_words
 from redcal_spark.core.number_text import cost_texts, plural, share_text
@@ -172,6 +173,7 @@ def audit_tables(
             shown += _pairs(loss, loss["actions"], models, ("1", "2"))
         shown += _calibration(loss, audit["intervals"]["level"], models)
     shown += _coordinates(audit, models)
+    shown += segment_tables(audit, models)
     if "to_fix" in audit:
         shown += ["", *_to_fix(audit["to_fix"], audit["losses"], models)]
     return shown

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
@@ -19,7 +19,7 @@ from redcal_spark.core.number_text import plural
 from redcal_spark.core.parameters import Parameters
 from redcal_spark.core.reading import MISSING
 from redcal_spark.core.scan import Scanner, ScanResult, check_weight
-from redcal_spark.core.segments import check_values
+from redcal_spark.core.segments import MOST, check_values
 from redcal_spark.core.splits import Split
 from redcal_spark.errors import InputError, ScoreWarning, warn
 from redcal_spark.settings import setting
@@ -99,7 +99,19 @@ class Problem:
             one_class(totals, self.columns.classes),
             beta_warning(self.parameters, rows),
         )
-        return [text for text in doubts if text is not None]
+        return [text for text in (*doubts, *self._too_many_values(gathered)) if text is not None]
+
+    def _too_many_values(self, gathered: ScanResult) -> Iterator[str]:
+        """Segment columns of which not all values are told apart."""
+        both = (gathered.fit.totals + gathered.holdout.totals).segments
+        if both is None:
+            return
+        for name, known in zip(self.columns.segments, both.sums, strict=True):
+            if len(known) > MOST:
+                yield (
+                    f"segment column {name!r} has {len(known):,} values: the {MOST - 1} with most "
+                    "rows are told apart, the others are put together"
+                )
 
 
 def _none_left(gathered: ScanResult) -> str:
