@@ -5,49 +5,56 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from redcal_spark.core.blocks import Block
-from redcal_spark.core.fixed_point import BITS, ONE, Grid
-from redcal_spark.core.kernel import Index
+from redcal_spark.core.buffers import Buffers
+from redcal_spark.core.fixed_point import BITS, ONE, Grid, Ints
+from redcal_spark.core.kernel import Index, chunks
 from redcal_spark.core.losses import Loss, LossFamily
 from redcal_spark.core.metrics import Totals
 from redcal_spark.core.paired import Moments, loss_changes, loss_range
 from redcal_spark.core.responses import Actions
 from redcal_spark.core.rows import Rows
-from redcal_spark.core.segments import Chosen, Coded, Segment, SegmentSums, table
+from redcal_spark.core.segments import ROWS, Chosen, Coded, Segment, SegmentSums, table
 
-Numbers = list[npt.NDArray[Any]]
+Numbers = list[npt.NDArray[Any] | Literal["rows"] | None]
 
 
 def of_scan(
     block: Block, actions: Sequence[Actions], losses: LossFamily, columns: Sequence[Coded]
 ) -> SegmentSums:
     """The sums of rows as they were read: no patch has changed anything."""
-    nothing = [np.zeros(block.rows, np.int64)] * (len(losses) * len(block.f))
-    return table(columns, _standing(block, actions, losses) + nothing, block.w, nothing * 2)
+    none = len(losses) * len(block.f)
+    standing = _standing(block, actions, losses)
+    return table(columns, [*standing, *[None] * none], block.w, [None] * 2 * none)
 
 
 def _standing(block: Block, actions: Sequence[Actions], losses: LossFamily) -> Numbers:
     """Per row: itself, its weight, whether not all models decide alike, Brier scores, and costs."""
     assert block.y is not None
-    one = np.ones(block.rows, np.int64)
+    first, *others = actions
     apart = [
-        (np.stack([a[place] for a in actions]) != actions[0][place]).any(axis=0).astype(np.int64)
+        np.logical_or.reduce([a[place] != first[place] for a in others]).astype(np.int64)
         for place in range(len(losses))
     ]
     briers = [_brier(f, block.y) for f in block.f]
     costs = [
         _cost(loss, a[place], block.y) for a in actions for place, loss in enumerate(losses.losses)
     ]
-    return [one, one if block.w is None else block.w, *apart, *briers, *costs]
+    return [ROWS, ROWS if block.w is None else block.w, *apart, *briers, *costs]
 
 
 def _brier(f: Grid, y: Grid) -> npt.NDArray[Any]:
     """Per row the squared error, in units of 2^-52."""
+    if y.ndim == 1:
+        squares = _squares(f)
+        if squares is not None:
+            label = f.take(np.arange(0, f.size, f.shape[1]) + y).astype(np.int64)
+            return squares - 2 * ONE * label + ONE * ONE
     error = f.astype(np.int64)
     if y.ndim == 2:
         error -= y
@@ -61,6 +68,18 @@ def _brier(f: Grid, y: Grid) -> npt.NDArray[Any]:
     return exact
 
 
+def _squares(f: Grid) -> Ints | None:
+    """Per row the sum of squares by float64, which is exact while it is below 2^53; else None."""
+    total, ones = np.empty(len(f)), np.ones(f.shape[1])
+    with Buffers.borrowed() as buffers:
+        for part in chunks(len(f), f.shape[1]):
+            some = f[part]
+            near = buffers.array("squares", some.shape, np.float64)
+            np.multiply(some, some, out=near, dtype=np.float64)
+            np.dot(near, ones, out=total[part])
+    return total.astype(np.int64) if float(total.max(initial=0)) < 2.0**53 else None
+
+
 def _cost(loss: Loss, actions: Actions, y: Grid) -> npt.NDArray[Any]:
     """Per row what its action costs, in whole parts of the user's unit times 2^-26."""
     whole, _ = loss.whole_costs
@@ -68,7 +87,8 @@ def _cost(loss: Loss, actions: Actions, y: Grid) -> npt.NDArray[Any]:
     wide = largest * ONE * (1 if y.ndim == 1 else loss.n_classes) >= 1 << 62
     costs = np.array(whole, object if wide else np.int64)
     if y.ndim == 1:
-        return np.asarray(costs[actions, y] * ONE)
+        cells = actions.astype(np.intp) * loss.n_classes + y
+        return np.asarray((costs * ONE).reshape(-1).take(cells))
     return np.asarray((costs[actions] * y).sum(axis=1))
 
 
@@ -93,7 +113,8 @@ class SegmentTracker:
         assert block.y is not None
         now = [a.take(index, axis=1) for a in rows.actions]
         first = [a.take(index, axis=1) for a in self._first]
-        moved, z = [], []
+        moved: Numbers = []
+        z: list[Ints] = []
         for old, new in zip(first, now, strict=True):
             for place, loss in enumerate(losses.losses):
                 hit = np.flatnonzero(old[place] != new[place])

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import add
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -18,13 +18,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from redcal_spark.core.additive import Additive
-from redcal_spark.core.cells import NULL, cell_hashes
+from redcal_spark.core.cells import cell_hashes
 from redcal_spark.core.fixed_point import Ints
 from redcal_spark.errors import InputError
 
 MOST = 200  # values of a column that are told apart, the remainder included
 TOO_MANY = 100_000  # values that a scan counts at most
-NULL_CODE = int(NULL.view(np.int64))
+ROWS: Literal["rows"] = "rows"
 
 Places = npt.NDArray[Any]  # of every row, which of the values it has
 
@@ -167,27 +167,40 @@ def by_value(places: Places, size: int, x: npt.NDArray[Any], w: Ints | None) -> 
 
 def table(
     columns: Sequence[Coded],
-    numbers: Sequence[npt.NDArray[Any]],
+    numbers: Sequence[npt.NDArray[Any] | Literal["rows"] | None],
     w: Ints | None,
-    plain: Sequence[npt.NDArray[Any]] = (),
+    plain: Sequence[npt.NDArray[Any] | None] = (),
 ) -> SegmentSums:
     """How many rows every value has, and the sums of numbers a row; values without rows have none.
 
-    numbers: count w times. plain: as they are.
+    numbers: count w times; ROWS is 1 for every row, None is 0. plain: as they are.
     """
     sums: list[dict[int, list[int]]] = []
     texts: list[dict[int, str | None]] = []
     for column in columns:
         size = len(column.hashes)
         there = np.bincount(column.places, minlength=size)
-        lines = [by_value(column.places, size, x, w) for x in numbers]
-        lines += [by_value(column.places, size, x, None) for x in plain]
+        counted = there.tolist()
+        lines = [_line(column.places, counted, x, w) for x in numbers]
+        lines += [_line(column.places, counted, x, None) for x in plain]
         codes = column.hashes.tolist()
         kept = np.flatnonzero(there).tolist()
-        counted = there.tolist()
         sums.append({codes[v]: [counted[v], *(line[v] for line in lines)] for v in kept})
         texts.append({codes[v]: column.texts[v] for v in kept} if column.texts else {})
     return SegmentSums(tuple(sums), tuple(texts))
+
+
+def _line(
+    places: Places,
+    counted: list[int],
+    x: npt.NDArray[Any] | Literal["rows"] | None,
+    w: Ints | None,
+) -> list[int]:
+    if x is None:
+        return [0] * len(counted)
+    if isinstance(x, str):
+        return counted if w is None else by_value(places, len(counted), w, None)
+    return by_value(places, len(counted), x, w)
 
 
 # --- which values are told apart ------------------------------------------------------------------

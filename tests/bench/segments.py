@@ -47,8 +47,12 @@ def printed() -> str:
             pq.write_table(games(), "games.parquet")
             tree = {
                 "input": {
-                    **{"table": "games.parquet", "id": "id", "label": "label"},
-                    **{"model_1": "p1", "model_2": "p2", "segments": ["team1"]},
+                    "table": "games.parquet",
+                    "id": "id",
+                    "label": "label",
+                    "model_1": "p1",
+                    "model_2": "p2",
+                    "segments": ["team1"],
                     "split": {"column": "half", "fit": "fit", "holdout": "holdout"},
                 },
                 "losses": {"bet": {"costs": [[0, 1.2], [1, 0]]}},
