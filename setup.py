@@ -31,6 +31,12 @@ SPARK = ["pyspark>=4.0,<=4.2.0", "delta-spark>=4.0,<4.5,!=4.4.1", "pandas>=2.2,<
 
 REPORT = ["jinja2>=3.1"]
 
+# Cards and charts in notebooks, tables as data frames.
+NOTEBOOK = [*REPORT, "matplotlib>=3.8", "pandas>=2.2,<3"]
+
+# The client alone: the full package wants an older pyarrow, and pip would go back years for it.
+MLFLOW = ["mlflow-skinny>=3.1", "pandas>=2.2,<3"]
+
 # What `pyspark[connect]` asks for, so that the contract suite can run through Spark Connect.
 CONNECT = [
     "grpcio>=1.76",
@@ -41,6 +47,8 @@ CONNECT = [
 
 DEV = [
     *CONNECT,
+    # Tables that people hold, and the SQL that `redcal export` writes.
+    "duckdb>=1.2",
     "hypothesis>=6.100",
     "jsonschema>=4.20",
     # For the notebooks and the charts of the benchmarks.
@@ -53,6 +61,7 @@ DEV = [
     "pytest-timeout>=2.3",
     "pytest-xdist>=3.6",
     "ruff>=0.8",
+    "scikit-learn>=1.6",
     "scipy>=1.12",
     "types-PyYAML>=6",
     "uv>=0.9",
@@ -93,7 +102,14 @@ setup(
     packages=find_packages(include=["redcal_spark", "redcal_spark.*"]),
     package_data={"redcal_spark": ["py.typed"], "redcal_spark.report": ["templates/*"]},
     install_requires=BASE,
-    extras_require={"spark": SPARK, "report": REPORT, "dev": DEV, "docs": DOCS},
+    extras_require={
+        "spark": SPARK,
+        "report": REPORT,
+        "notebook": NOTEBOOK,
+        "mlflow": MLFLOW,
+        "dev": DEV,
+        "docs": DOCS,
+    },
     entry_points={
         "console_scripts": [
             "redcal = redcal_spark.cli:main",

@@ -14,11 +14,21 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
 LOCKED = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==(\S+)", re.MULTILINE)
-PARTS = ("", "report", "spark", "dev", "docs")  # who needs it, the first that does
+PARTS = (
+    "",
+    "report",
+    "spark",
+    "notebook",
+    "mlflow",
+    "dev",
+    "docs",
+)  # who needs it, the first that does
 CALLED = {
     "": "the package",
     "report": "report",
     "spark": "spark",
+    "notebook": "notebook",
+    "mlflow": "mlflow",
     "dev": "development",
     "docs": "documentation",
 }

@@ -11,12 +11,17 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from redcal_spark.model.views import shown_by
+
 if TYPE_CHECKING:
     from redcal_spark.model.pair import ReconciledPair
     from redcal_spark.model.reconciler import Reconciler
 
 __version__ = "0.2.0.dev0"
 __all__ = ["ReconciledPair", "Reconciler", "__version__"]
+
+# Pairs are shown by the report, which stands above them; it is loaded when something is shown.
+shown_by(lambda: importlib.import_module("redcal_spark.report.notebook"))
 
 
 def __getattr__(name: str) -> Any:

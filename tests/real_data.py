@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -81,3 +81,14 @@ def imagenet(classes: int) -> RealSet:
     kept = np.flatnonzero(np.isin(y, drawn))
     scores = [from_top5(table, model, kept, drawn) for model in ("f1", "f2")]
     return shuffled(scores[0], scores[1], np.searchsorted(drawn, y[kept]))
+
+
+def six_models(rows: int) -> Problem:
+    """The first of shuffled rows of dermamnist with all of its models, for the oracle."""
+    names = [f"f{i}" for i in range(1, 7)]
+    table = read("dermamnist", ["label", *names])
+    order = np.random.default_rng(11).permutation(table.num_rows)[:rows]
+    y = table["label"].to_numpy()[order]
+    one, two, *more = (vectors(table[name])[order] for name in names)
+    two_models = RealSet(one, two, y).problem("redcal")
+    return replace(two_models, more=[scores.tolist() for scores in more])

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, get_args
 
+import pyarrow as pa
+
 from redcal_spark.certificate import history_checks, log_checks, paired_checks, sum_checks
 from redcal_spark.certificate.case import Case
-from redcal_spark.certificate.check import Check, Kind, Measure, SplitName, Verdict
+from redcal_spark.certificate.check import ROWS, Check, Kind, Measure, SplitName, Verdict
 from redcal_spark.certificate.exact_numbers import Number, Root, at_least, fraction_of, text_of
 from redcal_spark.certificate.guarantees import fitted
 from redcal_spark.certificate.holdout import HoldoutRows, holdout, measures, statements
@@ -19,6 +21,7 @@ from redcal_spark.certificate.segment_checks import SegmentRows, added_up
 from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.history import Point
 from redcal_spark.core.metrics import Totals
+from redcal_spark.core.tabular import Tabular
 from redcal_spark.errors import ModelFileError
 
 __all__ = ["Certificate", "Check", "Interval", "Measure", "Number", "Root", "Verdict", "certify"]
@@ -29,13 +32,26 @@ OLD = "an earlier release certified this run; `redcal evaluate` checks its holdo
 VERDICTS: tuple[Verdict, ...] = ("violated", "undecided", "not covered", "not done", "holds")
 
 
-@dataclass(frozen=True)
-class Certificate:
-    """What was promised of a reconciled pair, and what is so."""
+@dataclass(frozen=True, repr=False)
+class Certificate(Tabular):
+    """What was promised of a reconciled pair, and what is so.
+
+    models: what they are called, where that is known.
+    """
 
     checks: tuple[Check, ...]
     measures: tuple[Measure, ...] = ()
     level: Level | None = None  # of what is said of new rows, all of it together
+    models: tuple[str, ...] = field(default=(), compare=False)
+
+    def __repr__(self) -> str:
+        said = self.headline()[0].removeprefix("certificate: ")
+        return f"<{type(self).__name__}: {said}; {len(self.checks):,} checks>"
+
+    def to_arrow(self) -> pa.Table:
+        """A row a check, what is violated first; numbers in the user's units, as floats."""
+        rows = [check.to_row(self.models) for check in self._by_verdict()]
+        return pa.Table.from_pylist(rows, schema=ROWS)
 
     @property
     def delta(self) -> Fraction:
@@ -119,12 +135,14 @@ class Certificate:
 
     def lines(self, models: Sequence[str] | None = None) -> list[str]:
         """For a terminal: what is violated first; models by their names, if they have any."""
+        return [*self.headline(), *(check.line(models) for check in self._by_verdict())]
+
+    def _by_verdict(self) -> list[Check]:
         kinds = get_args(Kind)
-        ordered = sorted(
+        return sorted(
             self.checks,
             key=lambda check: (VERDICTS.index(check.verdict), kinds.index(check.kind)),
         )
-        return [*self.headline(), *(check.line(models) for check in ordered)]
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; exact numbers as texts, floats beside them for display."""

@@ -8,6 +8,8 @@ from fractions import Fraction
 from operator import eq, ge, gt, le, lt
 from typing import Any, Literal, get_args
 
+import pyarrow as pa
+
 from redcal_spark.certificate.exact_numbers import (
     Number,
     approximate,
@@ -16,6 +18,7 @@ from redcal_spark.certificate.exact_numbers import (
     number_of,
     shown,
     text_of,
+    times,
 )
 from redcal_spark.certificate.intervals import Interval
 from redcal_spark.errors import ModelFileError
@@ -156,6 +159,27 @@ class Check:
             "scale": text_of(self.scale),
         }
 
+    def to_row(self, models: Sequence[str] = ()) -> dict[str, Any]:
+        """The check for a table of people's: floats in their units, models by name."""
+        number = self.model
+        model = None if number is None else f"model {number}"
+        ends = (None, None) if self.interval is None else self.interval.ends
+        return {
+            "verdict": self.verdict,
+            "claim": self.claim,
+            "split": self.split,
+            "loss": self.loss,
+            "model": models[number - 1] if models and number is not None else model,
+            "measured": _float(self.measured, self.scale),
+            "relation": self.relation,
+            "bound": _float(self.bound, self.scale),
+            "low": _float(ends[0], self.scale),
+            "high": _float(ends[1], self.scale),
+            "kind": self.kind,
+            "check": self.name,
+            "why": self.why,
+        }
+
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Check:
         return cls(
@@ -231,6 +255,22 @@ class Measure:
             loss=None if data["loss"] is None else _text(data["loss"]),
             model=data["model"],
         )
+
+
+TEXTS = {"verdict", "claim", "split", "loss", "model", "relation", "kind", "check", "why"}
+ROWS = pa.schema(
+    [
+        (name, pa.string() if name in TEXTS else pa.float64())
+        for name in (
+            *("verdict", "claim", "split", "loss", "model", "measured", "relation", "bound"),
+            *("low", "high", "kind", "check", "why"),
+        )
+    ]
+)
+
+
+def _float(number: Number | None, scale: Fraction) -> float | None:
+    return None if number is None else float(approximate(times(number, scale)))
 
 
 # --- numbers as text ------------------------------------------------------------------------------

@@ -8,6 +8,8 @@ import os
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from redcal_spark.atomic_write import write_whole
+from redcal_spark.cli.compare_tables import comparison_tables
 from redcal_spark.cli.open_job import job_of, model_of, renamed
 from redcal_spark.cli.results import (
     console_of,
@@ -19,9 +21,9 @@ from redcal_spark.cli.results import (
     show_evaluation,
     show_held,
 )
+from redcal_spark.cli.sql_export import select_of
 from redcal_spark.cli.tables import (
     audit_tables,
-    comparison_tables,
     explanation_lines,
     log_table,
     runs_table,
@@ -31,6 +33,7 @@ from redcal_spark.core.problem import few_rows
 from redcal_spark.errors import UsageError
 from redcal_spark.model.audit import audit_rows
 from redcal_spark.model.pair import ReconciledPair
+from redcal_spark.registry import runs as registry
 from redcal_spark.report.compare_chart import check_chart, write_chart
 from redcal_spark.report.data import Report
 from redcal_spark.report.pdf import find_browser
@@ -51,6 +54,7 @@ from redcal_spark.runs.view import view_of
 def check(options: argparse.Namespace) -> int:
     job = job_of(options)
     layout = job.check(ids=options.ids)
+    registry.check(job)
     rows = job.input.count()
     if rows is not None and (warning := few_rows(job.problem.parameters, rows)) is not None:
         job.listener.note(warning)
@@ -103,6 +107,7 @@ def audit_(options: argparse.Namespace) -> int:
 
 def run(options: argparse.Namespace) -> int:
     job = job_of(options)
+    registry.check(job)
     return show_end(options, job, start.run(job, force=options.force, wait=options.wait))
 
 
@@ -113,6 +118,7 @@ def fit(options: argparse.Namespace) -> int:
 
 def resume(options: argparse.Namespace) -> int:
     job = job_of(options)
+    registry.check(job)
     return show_end(options, job, start.resume(job, options.run, wait=options.wait))
 
 
@@ -175,8 +181,7 @@ def compare(options: argparse.Namespace) -> int:
     if options.output is not None:
         write_chart(compared, options.output)
     if options.json:
-        procedures = [one.to_json() for one in compared]
-        print(json.dumps({"input": job.input.name, "procedures": procedures}))
+        print(json.dumps({"input": job.input.name, **compared.to_json()}))
         return 0
     if not options.quiet:
         console = console_of(options)
@@ -219,14 +224,21 @@ def log(options: argparse.Namespace) -> int:
 
 
 def export(options: argparse.Namespace) -> int:
+    sql = options.format == "sql"
+    if not sql and (options.dialect is not None or options.table is not None):
+        raise UsageError("--dialect and --table need --format sql")
     job = job_of(options)
     row = job.find(options.run)
     pair = renamed(job.pair_of(row), job.config.hidden.stored_json)
+    text = select_of(job, pair, options.dialect, options.table) if sql else None
     if options.output is None:
-        print(json.dumps(pair.to_json()))
+        print(text or json.dumps(pair.to_json()))
         return 0
     try:
-        pair.save(options.output)
+        if text is not None:
+            write_whole(options.output, lambda file: file.write(f"{text}\n"))
+        else:
+            replace(pair, certificate=None).save(options.output)  # the model, as it is printed
     except OSError as err:
         raise UsageError(f"{options.output}: {err.strerror}") from err
     record_export(job, row, options.output)

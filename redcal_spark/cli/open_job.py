@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from redcal_spark.backends.backend import Backend
 from redcal_spark.backends.local.backend import LocalBackend
@@ -52,6 +52,20 @@ def _work(config: Config) -> Backend:
     log_line.log(level, "engine %s: %s", engine, why)
     if engine == "local":
         return LocalBackend(DeltaRsStore(), config.engine.threads)
+    given = config.engine
+    return _spark(given.scratch, given.driver_budget, given.threads, given.read)
+
+
+def work_for(table: str, engine: str | None = None) -> Backend:
+    """Where one table can be looked at, before there is a configuration."""
+    catalog = is_catalog_name(table) and not Path(table).exists()
+    on_spark = catalog or "DATABRICKS_RUNTIME_VERSION" in os.environ or _in_spark()
+    if engine == "spark" or (engine in (None, "auto") and on_spark):
+        return _spark()
+    return LocalBackend(DeltaRsStore())
+
+
+def _spark(*options: Any) -> Backend:
     try:
         from redcal_spark.backends.spark.backend import SparkBackend
         from redcal_spark.backends.spark.session import get_session
@@ -60,10 +74,7 @@ def _work(config: Config) -> Backend:
             "engine.name: spark needs PySpark: pip install 'redcal-spark[spark]' "
             "(--engine local needs none)"
         ) from err
-    given = config.engine
-    return SparkBackend(
-        get_session(), given.scratch, given.driver_budget, given.threads, given.read
-    )
+    return SparkBackend(get_session(), *options)
 
 
 def choose_engine(config: Config) -> tuple[Literal["local", "spark"], str]:

@@ -18,6 +18,7 @@ from redcal_spark.errors import UsageError
 from redcal_spark.model.audit import audit
 from redcal_spark.model.guard import failures
 from redcal_spark.model.pair import ReconciledPair
+from redcal_spark.registry.runs import log_run
 from redcal_spark.report.data import Report
 from redcal_spark.report.write import is_of, path_after_run, write_report
 from redcal_spark.runs.evaluation.evaluate import Evaluation
@@ -83,8 +84,10 @@ def _ended(options: argparse.Namespace, job: Job, outcome: Outcome) -> int:
     if outcome.held is not None:
         return show_held(options, outcome)
     page = _report_page(job, row)
+    logged = log_run(job, row)
     if options.json:
-        print(json.dumps(_end_json(outcome) | {"report": page}))
+        end = _end_json(outcome) | {"report": page}
+        print(json.dumps(end if logged is None else end | {"mlflow_run": logged}))
     elif outcome.unchanged and not options.quiet:
         print(
             f"nothing to do: run {row.run_id} did just this "
@@ -93,7 +96,7 @@ def _ended(options: argparse.Namespace, job: Job, outcome: Outcome) -> int:
         if row.status in MEANING:
             print(f"  {row.status}: {MEANING[row.status]}")
     elif not options.quiet:
-        _show_run(options, job, outcome, page)
+        _show_run(options, job, outcome, page, logged)
     return EXIT[row.status]  # of an earlier run, too: tried again, 3 must not turn into 0
 
 
@@ -113,7 +116,9 @@ def _end_json(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _show_run(options: argparse.Namespace, job: Job, outcome: Outcome, page: str | None) -> None:
+def _show_run(
+    options: argparse.Namespace, job: Job, outcome: Outcome, page: str | None, logged: str | None
+) -> None:
     row, pair, console = outcome.row, outcome.pair, console_of(options)
     assert pair is not None
     print(f"{_done(row)} (run {row.run_id})")
@@ -140,6 +145,8 @@ def _show_run(options: argparse.Namespace, job: Job, outcome: Outcome, page: str
     print(f"  {'runs':<8} {job.tables.runs}")
     if page is not None:
         print(f"  {'report':<8} {page}")
+    if logged is not None:
+        print(f"  {'mlflow':<8} run {logged}")
 
 
 def _done(row: RunRow) -> str:
@@ -163,6 +170,17 @@ def _report_page(job: Job, row: RunRow) -> str | None:
             job.listener.note(f"no report: {err}")
             return None
     return str(path)
+
+
+def refresh_report(job: Job, row: RunRow) -> None:
+    """Write a run's report anew, where it is the one that is there."""
+    path = path_after_run(job.config.output)
+    if path is None or not is_of(path, row.run_id):
+        return
+    try:
+        write_report(Report.of(job.store, job.tables, row), path)
+    except UsageError as err:
+        job.listener.note(f"the report stays as it was: {err}")
 
 
 def patches_of(pair: ReconciledPair) -> str:

@@ -35,7 +35,7 @@ from redcal_spark.config.values import (
     Text,
     Whole,
 )
-from redcal_spark.settings import MAX_CLASSES
+from redcal_spark.settings import MAX_CLASSES, TUNE_ROWS, only_redcal_tunes
 
 
 class LossSection(Section):
@@ -84,8 +84,9 @@ class Reconcile(Section):
     alpha: Share | None = Field(
         default=None, description="smallest difference in loss that matters, in (0, 1]"
     )
-    eta: Share | None = Field(
-        default=None, description="smallest share of rows that matters, in (0, 1]"
+    eta: AutoOrShare | None = Field(
+        default=None,
+        description="smallest share of rows that matters: in (0, 1], or auto to choose it",
     )
     beta: AutoOrShare = Field(
         default="auto", description="calibration tolerance: auto, or in (0, 1]"
@@ -98,6 +99,9 @@ class Reconcile(Section):
     )
     max_rounds: Whole = Field(default=10_000, description="stop after this many rounds")
     max_steps: Whole = Field(default=1_000_000, description="stop after this many patches")
+    tune_rows: Count = Field(
+        default=TUNE_ROWS, description="active rows that `eta: auto` looks at, at most"
+    )
     guard: Literal["off", "report", "best_prefix"] = Field(
         default="report",
         description="if holdout loss rises: off, report, or best_prefix to drop what raised it",
@@ -115,6 +119,18 @@ class Reconcile(Section):
             for key in ("alpha", "eta"):
                 if data.get(key) is None:
                     yield (key,), f"is required for {algorithm}"
+        if data.get("eta") == "auto" and algorithm in ("reconcile", "decision_calibration"):
+            yield ("eta",), f"auto is {only_redcal_tunes(algorithm)}"
+
+
+class Mlflow(Section):
+    """Where `run` logs to MLflow; the server is MLFLOW_TRACKING_URI's, as MLflow has it."""
+
+    experiment: Text = Field(description="name of the experiment; it is made if need be")
+    registered_model: Text | None = Field(
+        default=None,
+        description="register the model by this name (three parts: Unity Catalog); null: do not",
+    )
 
 
 class Output(Section):
@@ -134,6 +150,9 @@ class Output(Section):
     report: Text | None = Field(
         default="auto",
         description="HTML file that `run` writes; auto: <table>_report.html for a path; null: none",
+    )
+    mlflow: Mlflow | None = Field(
+        default=None, description="log runs and register models in MLflow; null: do not"
     )
     checkpoint: Text | None = Field(
         default=None,

@@ -32,12 +32,13 @@ def to_arrow(data: Any, names: Sequence[str]) -> pa.Table:
             else:
                 arrays.append((str(name), pa.nulls(len(data))))  # seen in messages only
         return pa.table([array for _, array in arrays], names=[name for name, _ in arrays])
-    if hasattr(data, "to_arrow"):  # duckdb
-        return to_arrow(data.to_arrow(), names)
-    if hasattr(data, "__arrow_c_stream__"):
+    if hasattr(data, "__arrow_c_stream__"):  # DuckDB's relations, and whatever speaks Arrow
         return pa.table(data)
+    if hasattr(data, "to_arrow"):
+        return to_arrow(data.to_arrow(), names)
     raise UsageError(
-        "data must be a DataFrame of pandas, polars or Spark, a pyarrow Table, "
+        "data must be a DataFrame of pandas, polars or Spark, a pyarrow Table, a DuckDB relation, "
+        "another table that has __arrow_c_stream__, "
         f"or numpy arrays (scores, scores, labels); got {type(data).__name__}"
     )
 
@@ -48,8 +49,15 @@ def with_columns(data: Any, table: pa.Table, added: Sequence[str]) -> Any:
         return next(iter(table.combine_chunks().to_batches()), empty_batch(table.schema))
     if is_polars(data):
         return data.hstack(type(data)(table.select(added)))
+    if isinstance(data, pa.RecordBatchReader):
+        return pa.RecordBatchReader.from_batches(table.schema, table.to_batches())
+    if _is_of(data, "duckdb", "_duckdb"):
+        extended = table  # noqa: F841  # by this name DuckDB finds it, on the relation's connection
+        return data.query("given", "SELECT * FROM extended")
     if isinstance(data, pa.Table) or not hasattr(data, "assign"):
-        return table  # Arrow for Arrow, and for what only gives Arrow
+        made = getattr(type(data), "from_arrow", None)
+        # Arrow for Arrow, and for what only gives Arrow
+        return table if made is None or isinstance(data, pa.Table) else made(table)
     new = table.select(added).to_pandas()
     new.index = data.index
     return data.assign(**{name: new[name] for name in added})
@@ -57,7 +65,11 @@ def with_columns(data: Any, table: pa.Table, added: Sequence[str]) -> Any:
 
 def is_polars(data: Any) -> bool:
     """Whether this is of polars, asked without importing polars."""
-    return any(kind.__module__.partition(".")[0] == "polars" for kind in type(data).__mro__)
+    return _is_of(data, "polars")
+
+
+def _is_of(data: Any, *packages: str) -> bool:
+    return any(kind.__module__.partition(".")[0] in packages for kind in type(data).__mro__)
 
 
 def from_numpy(
@@ -76,7 +88,7 @@ def from_numpy(
         for i, given in enumerate(scores, 1)
     }
     if label is not None:
-        arrays[columns.label] = _known(_array(label, "the labels"))
+        arrays[columns.label] = labels_of(label)
     if weight is not None and columns.weight is not None:
         arrays[columns.weight] = _array(weight, "the weights")
     lengths = {len(a) for a in arrays.values()}
@@ -84,6 +96,11 @@ def from_numpy(
         sizes = ", ".join(f"{name}: {len(a)}" for name, a in arrays.items())
         raise InputError(f"arrays of different length: {sizes}")
     return pa.table(arrays)
+
+
+def labels_of(values: Any) -> pa.Array:
+    """Labels as a column; NaN is none."""
+    return _known(_array(values, "the labels"))
 
 
 def empty_batch(schema: pa.Schema) -> pa.RecordBatch:

@@ -72,6 +72,9 @@ class Columns:
         scores = self.scores(model)
         return (scores,) if isinstance(scores, str) else scores
 
+    def class_name(self, number: int) -> str:
+        return f"class {number}" if self.classes is None else self.classes[number]
+
     def names(self, *, label: bool) -> list[str]:
         """Every column that is read, once: weights and segments with the labels."""
         others = [self.label, self.weight, *self.segments, self.id] if label else [self.id]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 
 import pyarrow as pa
 
@@ -16,13 +17,18 @@ from redcal_spark.core.patches import PatchLog
 from redcal_spark.core.problem import rules_of
 from redcal_spark.core.reading import BadRows
 from redcal_spark.core.roles import UNKNOWN, Roles
+from redcal_spark.core.serving import Serving
+from redcal_spark.core.tuned import Tuned
 from redcal_spark.core.weights import Weights
 from redcal_spark.errors import InputError
 
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """The data of a reconciled pair. `ReconciledPair` is its face for users."""
+    """The data of a reconciled pair. `ReconciledPair` is its face for users.
+
+    tuned: how eta and beta were chosen, if they were `auto`: the parameters have what they became.
+    """
 
     parameters: Parameters
     resolved: Resolved
@@ -34,6 +40,7 @@ class Fitted:
     status: Status
     log: PatchLog
     zero_calibrations: int
+    tuned: Tuned | None = None
     weights: Weights | None = None  # of the fitting rows, whose sum is `rows`
 
     @property
@@ -46,6 +53,11 @@ class Fitted:
     @property
     def rules(self) -> Rules:
         return rules_of(self.parameters, self.losses, self.binary, self.columns.n_models)
+
+    @cached_property
+    def serving(self) -> Serving:
+        """The log made ready for few rows at a time."""
+        return Serving(self.rules, self.log, self.n_classes)
 
     def check_layout(self, layout: Layout) -> None:
         if layout.binary != self.binary:

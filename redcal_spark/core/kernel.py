@@ -5,7 +5,7 @@ Patches are in `rows`, sums over rows in `sums`: the three are the only arithmet
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -82,6 +82,7 @@ def classify(block: Block, rules: Rules) -> Classified:
     events = np.full(shape, losses.no_event, losses.event_type)
     if not len(losses):
         return actions, events
+    pairs = np.array(rules.pairs, np.intp).T - 1
     with Buffers.borrowed() as buffers:
         for part in chunks(block.rows, losses.n_cells, models):
             size = part.stop - part.start
@@ -97,9 +98,9 @@ def classify(block: Block, rules: Rules) -> Classified:
                     for own, new in zip(actions, each, strict=True):
                         own[place, part] = new
                     threshold = rules.thresholds[place]
-                    hits = _disagreements(each, scores[:, i], best[i], threshold, rules.pairs)
-                    for pair, hit, code in hits:
-                        events[place, pair, part.start + hit] = code
+                    hit, code, sure = _disagreements(each, scores, best, i, threshold, pairs)
+                    code[~sure] = losses.no_event
+                    events[int(place)][:, part.start + hit] = code
     return actions, events
 
 
@@ -111,24 +112,25 @@ def apart(actions: Actions) -> Index:
 
 
 def _disagreements(
-    actions: Actions, scores: Scores, best: Scores, threshold: int, pairs: Sequence[Pair]
-) -> Iterator[tuple[int, Index, Index]]:
-    """Per pair its place, its rows in some event, and which: a1 * K + a2.
+    actions: Actions, scores: Scores, best: Scores, loss: int, threshold: int, pairs: Index
+) -> tuple[Index, Index, npt.NDArray[np.bool_]]:
+    """Rows whose actions differ; per pair of models (line) a1 * K + a2, and whether that counts.
 
-    Only rows whose actions differ are looked at. actions: model x row. scores, best: the rows of
-    model 1, then those of model 2, and so on.
+    One look for all pairs: the scores are there, and only those of differing rows are read.
+    actions: model x row. scores, best: action x loss x (model, row), loss x (model, row). pairs:
+    the places of the first models, and of the second ones.
     """
-    rows, differing = actions.shape[1], apart(actions)
-    own = actions.take(differing, axis=1).astype(np.intp)
-    for place, (i, j) in enumerate(pairs):
-        differ, a1, a2 = differing, own[i - 1], own[j - 1]
-        if len(pairs) > 1:
-            some = np.flatnonzero(a1 != a2)
-            differ, a1, a2 = differ.take(some), a1.take(some), a2.take(some)
-        both = np.concatenate([differ + (i - 1) * rows, differ + (j - 1) * rows])
-        gap = scores[np.concatenate([a2, a1]), both] - best.take(both)
-        sure = (gap > threshold).reshape(2, -1).any(axis=0)
-        yield place, differ[sure], (a1 * len(scores) + a2)[sure]
+    differ, flat = apart(actions), scores.reshape(-1)
+    one_action, start = scores[0].size, loss * scores.shape[2]
+    own = actions.take(differ, axis=1).astype(np.intp)
+    first, second = own.take(pairs[0], axis=0), own.take(pairs[1], axis=0)
+    sure = np.zeros(first.shape, np.bool_)
+    for place, other in ((pairs[0], second), (pairs[1], first)):
+        there = place[:, None] * actions.shape[1] + differ
+        gap = flat.take(other * one_action + (there + start)) - best[loss].take(there)
+        sure |= gap > threshold
+    # where a pair takes the same action, both gaps are 0, and no threshold is below that
+    return differ, first * len(scores) + second, sure
 
 
 def beyond_gap(block: Block, rules: Rules) -> npt.NDArray[np.bool_]:

@@ -169,9 +169,9 @@ class Pairing:
 
         def against(before: Sequence[Actions]) -> tuple[Moments, ...]:
             return tuple(
-                _loss_moments(
+                loss_moments(
                     *(loss, before[i][place], rows.actions[i][place], y, index),
-                    *(w, loss_range(loss, y.ndim == 2).times(self._heaviest)),
+                    *(w, self._heaviest),
                 )
                 for place, loss in enumerate(losses)
             )
@@ -187,18 +187,19 @@ class Pairing:
         return Paired(y.ndim == 2, own(whole, none), own(rounds, none), own(brier, Moments()))
 
 
-def _loss_moments(
+def loss_moments(
     loss: Loss,
     before: Actions,
     after: Actions,
     y: Grid,
     index: Index,
-    w: Ints | None,
-    within: Range,
+    w: Ints | None = None,
+    heaviest: int = 1,
 ) -> Moments:
     """Of loss after minus before; only rows whose action changed have any."""
     moved = index[before[index] != after[index]]
     moments, costs = Moments(), loss.quantised
+    within = loss_range(loss, y.ndim == 2).times(heaviest)
     for part in chunks(len(moved), costs.shape[1] if y.ndim == 2 else 1):
         rows = moved[part]
         some = None if w is None else w[rows]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from redcal_spark.core.events import (
 )
 from redcal_spark.core.fixed_point import ONE, Grid
 from redcal_spark.core.losses import LossFamily
+from redcal_spark.core.number_text import plural
 from redcal_spark.errors import ModelFileError
 from redcal_spark.settings import MAX_MODELS
 
@@ -153,7 +154,7 @@ class PatchLog(tuple[Patch, ...]):
         return log
 
     @classmethod
-    def from_json(cls, data: Iterable[Mapping[str, Any]], others: bool = True) -> PatchLog:
+    def from_json(cls, data: Iterable[Mapping[str, Any]], others: bool = True) -> Self:
         log = cls(Patch.from_json(entry if others else _of_two(entry)) for entry in data)
         for place, patch in enumerate(log):
             if patch.step != place:
@@ -163,6 +164,11 @@ class PatchLog(tuple[Patch, ...]):
     @property
     def rounds(self) -> int:
         return sum(patch.kind != "calibrate" for patch in self)
+
+    def __repr__(self) -> str:
+        return (
+            f"<PatchLog: {plural(len(self), 'patch', 'patches')} in {plural(self.rounds, 'round')}>"
+        )
 
 
 def full_phi(patch: Patch, d: int, binary: bool) -> Sequence[int]:

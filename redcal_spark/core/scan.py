@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
-from redcal_spark.core.blocks import Block
+from redcal_spark.core.blocks import Block, mean_block
 from redcal_spark.core.columns import Layout
 from redcal_spark.core.fixed_point import MAX_ROWS, Mask
+from redcal_spark.core.folds import Folds, fold_codes
 from redcal_spark.core.kernel import BlockScan, Rules, classify, scan
 from redcal_spark.core.metrics import Totals, measure
 from redcal_spark.core.reading import BadRows, Reading, read
@@ -33,10 +34,14 @@ class SplitResult:
     """One split of the rows: totals over all of them, and the active ones.
 
     rows: the sum of their weights, where they have weights. counted: the rows themselves.
+    folds: for `eta: auto`, how the fitting rows fall into folds.
+    mean: the totals if both models were their mean, where that was asked for.
     """
 
     totals: Totals
     scans: list[BlockScan] = field(default_factory=list)
+    folds: Folds | None = None
+    mean: Totals | None = None
 
     @property
     def rows(self) -> int:
@@ -53,6 +58,10 @@ class SplitResult:
     def merge(self, other: SplitResult) -> None:
         self.totals += other.totals
         self.scans += other.scans
+        if other.folds is not None:
+            self.folds = other.folds if self.folds is None else self.folds + other.folds
+        if other.mean is not None:
+            self.mean = other.mean if self.mean is None else self.mean + other.mean
 
 
 @dataclass
@@ -91,6 +100,8 @@ class Scanner:
     """Reads, validates and scans one batch at a time, on whatever machine.
 
     audit: rows are counted more closely, and none are kept.
+    folds: fitting rows are told apart by their fold. mean: what the mean of both models would do
+    is measured, too.
     """
 
     layout: Layout
@@ -98,6 +109,8 @@ class Scanner:
     everywhere: bool
     split: Split | None = None
     audit: bool = False
+    folds: bool = False
+    mean: bool = False
 
     @property
     def by_event(self) -> bool:
@@ -113,11 +126,15 @@ class Scanner:
         result.bad = int(np.count_nonzero(~reading.valid))
         result.unlabelled = int(np.count_nonzero(reading.valid & ~reading.labelled))
         result.off_sum, result.weightless = reading.off_sum, reading.weightless
+        fitting = reading
+        if self.folds:
+            fold = fold_codes(batch, self.layout, reading.block)
+            fitting = replace(reading, block=replace(reading.block, fold=fold))
         if self.split is None:
-            self._add(result.fit, reading, usable)
+            self._add(result.fit, fitting, usable)
         else:
             fit, holdout = self.split.masks(batch)
-            self._add(result.fit, reading, usable & fit)
+            self._add(result.fit, fitting, usable & fit)
             self._add(result.holdout, reading, usable & holdout)
         result.unused = int(np.count_nonzero(usable)) - result.fit.counted - result.holdout.counted
         return result
@@ -147,6 +164,7 @@ class Scanner:
             check_weight(block.weight, "the data", self.layout.columns.weight)
             scanned = self._scanned(block, segments)
             part.totals, part.scans = scanned.totals, scanned.scans
+            part.folds, part.mean = scanned.folds, scanned.mean
 
     def _scanned(self, block: Block, segments: Sequence[Coded]) -> SplitResult:
         known = classify(block, self.rules)
@@ -158,7 +176,13 @@ class Scanner:
         if segments:
             sums = of_scan(block, known[0], self.rules.losses, segments)
             totals = replace(totals, segments=sums)
-        return SplitResult(totals, [] if kept is None else [kept])
+        if kept is None:
+            return SplitResult(totals)
+        folds = None
+        if self.folds and block.fold is not None:  # holdout rows have none
+            folds = Folds.of(block, known[0], kept, self.rules.losses)
+        mean = measure(mean_block(block), self.rules) if self.mean else None
+        return SplitResult(totals, [kept], folds, mean)
 
 
 def check_weight(total: int, where: str, column: str | None) -> None:

@@ -15,6 +15,7 @@ from redcal_spark.core.metrics import Totals
 from redcal_spark.core.parameters import Status
 from redcal_spark.core.patches import Patch
 from redcal_spark.core.problem import Problem
+from redcal_spark.model.named_log import NamedLog
 from redcal_spark.model.pair import ReconciledPair
 
 ALGORITHMS: dict[str, Callable[[Engine, Trajectory], Status]] = {
@@ -59,7 +60,8 @@ def fit_scanned(
         n_classes=layout.n_classes,
         rows=totals.rows,
         status=status,
-        log=run.log,
+        log=NamedLog(run.log),
         zero_calibrations=run.zero_calibrations,
+        tuned=problem.tuned,
         weights=totals.weights,
     )

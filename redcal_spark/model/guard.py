@@ -9,13 +9,12 @@ from typing import Any, Literal
 
 from redcal_spark.backends.backend import Scan
 from redcal_spark.certificate.certify import DELTA, Certificate, certify
-from redcal_spark.core.fixed_point import BITS
 from redcal_spark.core.history import Point
 from redcal_spark.core.losses import LossFamily
-from redcal_spark.core.metrics import Metrics
-from redcal_spark.core.patches import PatchLog
 from redcal_spark.errors import RunError, UsageError
+from redcal_spark.model.named_log import NamedLog
 from redcal_spark.model.pair import ReconciledPair
+from redcal_spark.settings import setting
 
 Guard = Literal["off", "report", "best_prefix"]
 Histories = dict[str, list[Point]]
@@ -23,17 +22,9 @@ Histories = dict[str, list[Point]]
 
 def mean_loss(point: Point, losses: LossFamily) -> Fraction:
     """The mean over losses and models of the decision loss, each rescaled to [0, 1]."""
-    metrics = Metrics(point.totals, losses)
-    total = Fraction(0)
-    for place, loss in enumerate(losses.losses):
-        scale = loss.scale
-        if scale:
-            least = min(cost for row in loss.exact_costs for cost in row)
-            labels = sum(point.totals.optimum[losses.cells(place)].sum(axis=0).tolist())
-            shift = least * Fraction(labels, point.totals.rows << BITS)
-            for model in metrics.models:
-                total += (metrics.decision_loss(place, model) - shift) / scale
-    return total / (len(metrics.models) * len(losses)) if len(losses) else total
+    labels = point.totals.labels
+    total = losses.rescaled_cost(labels)
+    return total / (point.totals.rows * len(labels) * len(losses)) if len(losses) else total
 
 
 def best_prefix(points: Sequence[Point], losses: LossFamily) -> Point:
@@ -55,7 +46,7 @@ def cut(pair: ReconciledPair, steps: int) -> ReconciledPair:
     after = pair.log[steps]
     if after.kind == "calibrate" and after.round is not None:
         raise UsageError(f"{steps} patches end inside round {after.round}, not at a round's end")
-    return replace(pair, log=PatchLog(pair.log[:steps]), status="cut")
+    return replace(pair, log=NamedLog(pair.log[:steps]), status="cut")
 
 
 def warning(points: Sequence[Point], losses: LossFamily) -> str | None:
@@ -72,7 +63,7 @@ def warning(points: Sequence[Point], losses: LossFamily) -> str | None:
         ending += f" ({rounds:,} rounds)" if rounds > 1 else " (1 round)"
     return (
         f"{ending} raised the mean loss on holdout rows from {low:.6g} to {high:.6g} (rescaled to "
-        f"[0, 1]); reconcile.guard: best_prefix would keep the first {best.steps:,}"
+        f"[0, 1]); {setting('guard', 'best_prefix')} would keep the first {best.steps:,}"
     )
 
 

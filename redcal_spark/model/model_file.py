@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from fractions import Fraction
-from typing import Any, TextIO, get_args
+from typing import Any, TextIO, TypeVar, get_args
 
 from redcal_spark.atomic_write import write_whole
+from redcal_spark.certificate.certify import Certificate
 from redcal_spark.certificate.log_checks import replayable
 from redcal_spark.core.columns import Columns
 from redcal_spark.core.fitted import Fitted
@@ -18,8 +20,10 @@ from redcal_spark.core.fixed_point import BITS, MAX_ROWS
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.parameters import Parameters, Status
 from redcal_spark.core.patches import PatchLog
+from redcal_spark.core.tuned import Tuned
 from redcal_spark.core.weights import Weights
 from redcal_spark.errors import ModelFileError, RedcalError
+from redcal_spark.model.evidence import Evidence
 from redcal_spark.settings import MAX_MODELS
 
 # A release writes the newest and reads all: 2 added the quantised costs, 3 any number of models
@@ -27,11 +31,20 @@ from redcal_spark.settings import MAX_MODELS
 SCHEMA_VERSION = 3
 READ = (1, 2, 3)
 KIND = "redcal_spark.ReconciledPair"
+EVIDENCE = "evidence"  # beside the model in its file, where there is some
+
+T = TypeVar("T")
+
+
+def oldest_version(fitted: Fitted) -> int:
+    """The first version that can say it all: what is known by its digest is known by this form."""
+    return 1 if fitted.columns.n_models == 2 and fitted.columns.model_names is None else 3
 
 
 def to_json(fitted: Fitted, version: int) -> dict[str, Any]:
     """The model as plain data, ready for `json.dumps`: all that a replay needs."""
     weights = {} if version < 3 else {"weights": _weights_to_json(fitted.weights)}
+    tuned = {} if fitted.tuned is None else {"tuned": fitted.tuned.to_json()}
     return {
         "schema_version": version,
         "kind": KIND,
@@ -48,6 +61,7 @@ def to_json(fitted: Fitted, version: int) -> dict[str, Any]:
             "grid_covered": fitted.resolved.grid_covered,
         },
         "zero_calibrations": fitted.zero_calibrations,
+        **tuned,
         "columns": _columns_to_json(fitted.columns, version),
         "losses": fitted.losses.to_json(quantised=version >= 2),
         "log": fitted.log.to_json(others=version >= 3),
@@ -163,19 +177,65 @@ def _built(data: Mapping[str, Any]) -> Fitted:
         status=status,
         log=PatchLog.from_json(data["log"], others=version >= 3),
         zero_calibrations=zeros,
+        tuned=_tuned(data, parameters),
         weights=weights,
     )
 
 
-def save(fitted: Fitted, path: str | os.PathLike[str]) -> None:
+def _tuned(data: Mapping[str, Any], parameters: Parameters) -> Tuned | None:
+    """How eta was chosen, if it was; the candidate that won must be the one of the parameters."""
+    if "tuned" not in data:
+        return None
+    tuned = Tuned.from_json(data["tuned"])
+    chosen = tuned.parameters(replace(parameters, eta="auto", beta=tuned.given_beta))
+    if chosen != parameters:
+        raise ModelFileError("damaged model: tuned: its choice is not that of the parameters")
+    return tuned
+
+
+def with_evidence(data: Any) -> tuple[Fitted, Evidence | None, Certificate | None]:
+    """The model, and what else its file has: what was measured, and the certificate.
+
+    They are of this very model, by its digest: those of another one would promise in its name.
+    """
+    if not isinstance(data, Mapping) or EVIDENCE not in data:
+        return from_json(data), None, None
+    model = {key: value for key, value in data.items() if key != EVIDENCE}
+    fitted, more = from_json(model), data[EVIDENCE]
+    if not isinstance(more, Mapping) or more.keys() != {"model", "certificate", "measured"}:
+        raise ModelFileError("damaged model: evidence: not as any release wrote it")
+    if more["model"] != digest(model):
+        raise ModelFileError("damaged model: its evidence is of another model")
+    measured, certificate = more["measured"], more["certificate"]
+    return (
+        fitted,
+        None if measured is None else Evidence.from_json(measured, fitted),
+        None if certificate is None else Certificate.from_json(certificate),
+    )
+
+
+def digest(data: Mapping[str, Any]) -> str:
+    """A name for a model by what is in its file."""
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def save(
+    fitted: Fitted, path: str | os.PathLike[str], evidence: Mapping[str, Any] | None = None
+) -> None:
+    data = to_json(fitted, SCHEMA_VERSION)
+    if evidence is not None:
+        data |= {EVIDENCE: {"model": digest(data), **evidence}}
+
     def write(file: TextIO) -> None:
-        json.dump(to_json(fitted, SCHEMA_VERSION), file)
+        json.dump(data, file)
         file.write("\n")
 
     write_whole(path, write)
 
 
-def load(path: str | os.PathLike[str]) -> Fitted:
+def load(path: str | os.PathLike[str], made: Callable[[Any], T]) -> T:
+    """What `made` makes of the data in a file."""
     try:
         with open(path, encoding="utf-8") as file:
             data = json.load(file)
@@ -184,7 +244,7 @@ def load(path: str | os.PathLike[str]) -> Fitted:
     except (ValueError, RecursionError) as err:
         raise ModelFileError(f"{os.fspath(path)}: not JSON: {err}") from err
     try:
-        return from_json(data)
+        return made(data)
     except ModelFileError as err:
         raise ModelFileError(f"{os.fspath(path)}: {err}") from err
 

@@ -2,38 +2,32 @@
 
 from __future__ import annotations
 
-import copy
-import logging
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from decimal import Decimal
-from typing import Any, Literal
-
-import numpy as np
+from typing import Any, Literal, Self, get_args
 
 from redcal_spark.backends.backend import Scan
-from redcal_spark.backends.local.backend import LocalScan
-from redcal_spark.backends.local.scan import scan_pieces
-from redcal_spark.certificate.certify import certify
-from redcal_spark.core.arrow import batches, from_numpy, to_arrow
 from redcal_spark.core.columns import Columns, ScoreColumns
 from redcal_spark.core.fixed_point import exact
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.parameters import Parameters
-from redcal_spark.core.problem import Problem
-from redcal_spark.core.scan import each_alone
+from redcal_spark.core.problem import Problem, check_size
 from redcal_spark.errors import FitWarning, UsageError, warn
+from redcal_spark.model.applying import MissingModel, check_missing_model
+from redcal_spark.model.evidence import Evidence
 from redcal_spark.model.fit import fit_scanned
-from redcal_spark.model.pair import ReconciledPair, check_missing_model, is_many, is_spark
-from redcal_spark.settings import MAX_MODELS, DriverBudget, called_from_python
-
-log = logging.getLogger(__name__)
+from redcal_spark.model.given import is_many, segments_given, unit_of
+from redcal_spark.model.guard import Guard, verdict
+from redcal_spark.model.pair import ReconciledPair
+from redcal_spark.model.params import Params
+from redcal_spark.model.scanning import Computing, Given, scanned, weighted
+from redcal_spark.model.tune import tuned
+from redcal_spark.settings import MAX_MODELS, TUNE_ROWS, DriverBudget, called_from_python
 
 Scores = str | Sequence[str]  # columns: an array, P(class 1), or one per class
 
 
-class Reconciler:
+class Reconciler(Params):
     """Reconciles two models or more on labelled rows.
 
     Args:
@@ -41,13 +35,17 @@ class Reconciler:
             data frame of costs names the actions by its index and the classes by its columns.
         algorithm: redcal, decision_calibration, reconcile or dc_then_redcal.
         alpha: the margin above which a disagreement counts, the loss rescaled to [0, 1].
-        eta: the share of rows from which on a disagreement event is patched.
+        eta: the share of rows from which on a disagreement event is patched; "auto" chooses it, and
+            a multiple of beta's "auto", by cross-fitting on the fitting rows.
         beta: the calibration tolerance; "auto" is about the sampling noise of these rows.
         delta: the probability, at most, that a statement of a certificate about new rows is false.
+        guard: if the cost on holdout rows rises: "off", "report" to warn, or "best_prefix" to keep
+            only the patches before that.
         adaptive_beta: loosen beta with the gain of each round.
         grid_bits: the patch grid 2^-bits; None: by theory.
         max_rounds: stop after this many rounds, as capped.
         max_steps: stop after this many patches, as capped.
+        tune_rows: active rows that eta="auto" looks at, at most; a hash chooses among more.
         model_1: the first model's scores: an array column, one column P(class 1), or a list.
         model_2: the second model's scores, in any of the same forms.
         models: instead of both, 2 to 16 models: a list of their scores, or {name: scores}.
@@ -79,13 +77,15 @@ class Reconciler:
         losses: Any = None,
         algorithm: str = "redcal",
         alpha: float | None = None,
-        eta: float | None = None,
+        eta: float | Literal["auto"] | None = None,
         beta: float | Literal["auto"] = "auto",
         adaptive_beta: bool = False,
         grid_bits: int | None = None,
         max_rounds: int = 10_000,
         max_steps: int = 1_000_000,
         delta: float = 0.05,
+        tune_rows: int = TUNE_ROWS,
+        guard: Guard = "report",
         model_1: str | Sequence[str] | None = None,
         model_2: str | Sequence[str] | None = None,
         models: Sequence[Scores] | Mapping[str, Scores] | None = None,
@@ -96,12 +96,13 @@ class Reconciler:
         weight_unit: float = 1,
         segments: Sequence[str] = (),
         on_bad_rows: Literal["error", "skip"] = "error",
-        missing_model: Literal["error", "skip_row"] = "error",
+        missing_model: MissingModel = "error",
         threads: int | None = None,
         engine: Literal["auto", "local", "spark"] = "auto",
         scratch: str | None = None,
         driver_budget: DriverBudget = "auto",
     ):
+        self._keep(locals())
         parameters = Parameters(
             algorithm=algorithm,  # type: ignore[arg-type]
             alpha=alpha,
@@ -114,7 +115,10 @@ class Reconciler:
         )
         if isinstance(delta, bool) or not 0 < delta < 1:
             raise UsageError(f"delta: must be in (0, 1), got {delta!r}")
+        if guard not in get_args(Guard):
+            raise UsageError(f"guard: must be one of {', '.join(get_args(Guard))}, got {guard!r}")
         self.delta = exact(delta)
+        self.guard: Guard = guard
         family = LossFamily.of(losses)
         if not parameters.reconciles_scores and not len(family):
             raise UsageError(f"losses: {algorithm} needs at least one")
@@ -123,9 +127,12 @@ class Reconciler:
         columns = Columns(
             *(sources, label, id, names, model_names),
             weight=weight,
-            weight_unit=_unit(weight_unit),
-            segments=_segments(segments),
+            weight_unit=unit_of(weight_unit),
+            segments=segments_given(segments),
         )
+        if weight is not None and parameters.tunes:
+            raise UsageError("eta: 'auto' is not there with weights yet; give it a number")
+        check_size(family, columns.n_models)
         self._any_models = models is model_1 is model_2 is None
         if on_bad_rows not in ("error", "skip"):
             raise UsageError(f"on_bad_rows: must be 'error' or 'skip', got {on_bad_rows!r}")
@@ -142,8 +149,15 @@ class Reconciler:
             raise UsageError(f"threads: must be 1 or more, got {threads}")
         if engine not in ("auto", "local", "spark"):
             raise UsageError(f"engine: must be 'auto', 'local' or 'spark', got {engine!r}")
+        if not isinstance(tune_rows, int) or isinstance(tune_rows, bool) or tune_rows < 1:
+            raise UsageError(f"tune_rows: must be an integer, 1 or more, got {tune_rows!r}")
         self.problem = Problem(
-            parameters, family, columns, on_bad_rows, missing_model=missing_model
+            parameters,
+            family,
+            columns,
+            on_bad_rows,
+            missing_model=missing_model,
+            tune_rows=tune_rows,
         )
         self.threads = threads
         self.engine = engine
@@ -164,100 +178,113 @@ class Reconciler:
 
     @called_from_python
     def fit(
-        self, data: Any, model_2: Any = None, labels: Any = None, *, weight: Any = None
+        self,
+        data: Any,
+        model_2: Any = None,
+        labels: Any = None,
+        *,
+        holdout: Any = None,
+        weight: Any = None,
     ) -> ReconciledPair:
-        """Fit on a table (pandas, polars, Arrow, Spark), or on arrays.
+        """Fit on a table (pandas, polars, Arrow, DuckDB, Spark), or on arrays.
 
-        fit(scores_1, scores_2, y), or of any number of models fit([scores_1, scores_2, ...], y).
-        Rows without a label are not fitted: null, None, and in pandas and numpy NaN.
+        data, model_2, labels: a table alone; fit(scores_1, scores_2, y), or of any number of models
+        fit([scores_1, scores_2, ...], y); or, as scikit-learn calls it, fit(X, y): X a table, or an
+        array with the scores of all models side by side. Rows without a label are not fitted: null,
+        None, and in pandas and numpy NaN.
         weight: with arrays, how often each row counts; of a table, name its column beforehand.
+        holdout: rows that only check the fit. A column that is true, 1 or "holdout" there; a mask
+        with one truth value a row; a fraction, drawn by a hash of the id (without an id of the
+        row's place); or a mapping with column, fit and holdout, or holdout_fraction and salt.
+
+        ```python
+        pair = reconciler.fit(p1, p2, y, holdout=0.3)
+        print(pair.summary())
+        ```
         """
-        problem = self._weighted(weight, arrays=model_2 is not None)
-        if is_spark(data) and self.engine != "local":
-            return self._fit_frame(data, problem)
-        if is_spark(data):
-            from redcal_spark.backends.spark.frames import table_of
+        given = Given(data, model_2, labels, holdout, weight=weight)
+        how = Computing(self.threads, self.engine, self.scratch, self.driver_budget)
+        problem = self._problem_of(given)
+        with scanned(problem, given, how) as scan:
+            pair = self._fit(problem, scan)
+        self.pair_ = pair
+        return pair
 
-            data = table_of(data, self.columns.names(label=True))
-        if is_many(data) and model_2 is not None and labels is None:
-            if self._any_models and len(data) != self.columns.n_models:
-                return self._of_models(len(data)).fit(data, model_2, weight=weight)
-            table = from_numpy(problem.columns, data, model_2, weight)
-        elif model_2 is not None:
-            if labels is None:
-                raise UsageError("fit: labels are missing: fit(scores_1, scores_2, labels)")
-            table = from_numpy(problem.columns, [data, model_2], labels, weight)
-        else:
-            table = to_arrow(data, self.columns.names(label=True))
-        if self.engine == "spark":
-            from redcal_spark.backends.spark.session import get_session
-
-            return self._fit_frame(get_session().createDataFrame(table), problem)
-        rows, schema = each_alone(batches(table)), table.schema
-        result = scan_pieces(problem, rows, schema, "the data", threads=self.threads)
-        return self._fit(LocalScan(*result, self.threads), problem)
-
-    def _weighted(self, weight: Any, *, arrays: bool) -> Problem:
-        """The problem with a column for weights that were given as an array."""
-        columns = self.columns
-        if not arrays and weight is not None:
-            raise UsageError(
-                "fit: weight= is an array beside arrays of scores; of a table name the column: "
-                "Reconciler(weight='...')"
-            )
-        if arrays and columns.weight is not None and weight is None:
-            raise UsageError("fit: weights are missing: give fit(..., weight=...)")
-        if weight is None or columns.weight is not None:
-            return self.problem
-        return replace(self.problem, columns=replace(columns, weight="weight"))
-
-    def _of_models(self, count: int) -> Reconciler:
+    def _problem_of(self, given: Given) -> Problem:
         """Models that nobody named are as many as there are arrays of scores."""
-        check_count(count)
-        names = tuple(f"model_{i}" for i in range(1, count + 1))
-        other = copy.copy(self)
-        other.problem = replace(self.problem, columns=replace(self.columns, models=names))
-        return other
+        arrays = given.labels is None and given.model_2 is not None and is_many(given.data)
+        if not arrays or not self._any_models or len(given.data) == self.columns.n_models:
+            return weighted(self.problem, given)
+        check_count(len(given.data))
+        check_size(self.losses, len(given.data))
+        names = tuple(f"model_{i}" for i in range(1, len(given.data) + 1))
+        problem = replace(self.problem, columns=replace(self.columns, models=names))
+        return weighted(problem, given)
 
-    def _fit_frame(self, frame: Any, problem: Problem) -> ReconciledPair:
-        from redcal_spark.backends.spark.errors import workers_in_words
-        from redcal_spark.backends.spark.frames import layout_of
-        from redcal_spark.backends.spark.scan import SparkScan
-        from redcal_spark.backends.spark.scratch import Scratch
+    def _fit(self, problem: Problem, scan: Scan) -> ReconciledPair:
+        self._warn(problem, scan)
+        if problem.parameters.tunes:
+            problem = tuned(problem, scan)
+            self._warn(problem, scan)
+        pair = fit_scanned(problem, scan)
+        histories = scan.histories(pair, None)
 
-        why = "the data is a Spark DataFrame" if self.engine == "auto" else "it was asked for"
-        log.info("engine spark: %s", why)
-        layout = layout_of(frame, problem.columns, problem.n_classes)
-        scratch = Scratch(frame.sparkSession, self.scratch)
-        try:
-            with workers_in_words():
-                scan = SparkScan(frame, problem, layout, scratch, self.driver_budget, self.threads)
-            problem.check(scan.gathered, "the data")
-            return self._fit(scan, problem)
-        finally:
-            scratch.close()
+        def warned(text: str) -> None:
+            warn(text, FitWarning)
 
-    def _fit(self, scan: Scan, problem: Problem) -> ReconciledPair:
+        pair, kept = verdict(pair, histories, self.guard, warned, self.delta)
+        return replace(pair, evidence=Evidence.of(pair, kept, scan.gathered))
+
+    # --- as scikit-learn's estimators -----------------------------------------------------------
+
+    @called_from_python
+    def transform(self, data: Any) -> Any:
+        """The reconciled scores of any rows, by the pair that was fitted last.
+
+        An array with the scores of all models side by side comes back as such an array; a table
+        as a table with columns added.
+
+        ```python
+        both = np.column_stack([p1, p2])
+        new = reconciler.fit_transform(both, y)
+        ```
+        """
+        if not hasattr(self, "pair_"):
+            raise UsageError("transform: nothing is fitted yet; call fit first")
+        return self.pair_.transform(data)
+
+    def fit_transform(self, data: Any, labels: Any = None, **options: Any) -> Any:
+        """`fit`, then `transform` of the same rows. options: those of `fit`.
+
+        ```python
+        new = reconciler.fit_transform(np.column_stack([p1, p2]), y, holdout=0.3)
+        ```
+        """
+        self.fit(data, labels, **options)
+        return self.transform(data)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters by name, as they were given; `sklearn.base.clone` needs no more.
+
+        ```python
+        reconciler.get_params()["eta"]
+        ```
+        """
+        return super().get_params(deep)
+
+    def set_params(self, **given: Any) -> Self:
+        """Change parameters by name; what was fitted is forgotten.
+
+        ```python
+        pair = reconciler.set_params(eta=0.05).fit(p1, p2, y)
+        ```
+        """
+        return super().set_params(**given)
+
+    @staticmethod
+    def _warn(problem: Problem, scan: Scan) -> None:
         for doubt in problem.doubts(scan.gathered):
             warn(doubt, FitWarning)
-        pair = fit_scanned(problem, scan)
-        points = scan.histories(pair, None)["fit"]
-        return replace(pair, certificate=certify(pair, points, delta=self.delta))
-
-
-def _unit(given: Any) -> float:
-    number = isinstance(given, int | float | np.number | Decimal) and not isinstance(given, bool)
-    if not number or not 0 < float(given) < math.inf:
-        raise UsageError(f"weight_unit: must be a number above 0, got {given!r}")
-    return float(given)
-
-
-def _segments(given: Any) -> tuple[str, ...]:
-    if isinstance(given, str) or not all(isinstance(name, str) for name in given):
-        raise UsageError(f"segments: must be a list of columns, got {given!r}")
-    if len(set(given)) < len(given):
-        raise UsageError(f"segments: a column is given twice: {', '.join(given)}")
-    return tuple(given)
 
 
 def _models(

@@ -60,11 +60,14 @@ SHOWS: dict[str, Any] = {  # what templates call, besides the run's `report`
 
 def render(report: Report) -> str:
     """The report as HTML. Every value is escaped: by jinja2, and by `tag` within `Html`."""
-    made = environment(report)
     css = (TEMPLATES / "style.css").read_text(encoding="utf-8")
-    more = more_models(css, len(report.models))
-    page = made.get_template("report.html").render(**context(report), more_models=more)
-    return f"{page}\n"
+    more = {"more_models": more_models(css, len(report.models))}
+    return rendered("report.html", report, context(report) | more) + "\n"
+
+
+def rendered(template: str, report: Report, values: dict[str, Any]) -> str:
+    """A template with what it shows of a run."""
+    return environment(report).get_template(template).render(**values)
 
 
 def environment(report: Report, *, autoescape: bool = True) -> Environment:

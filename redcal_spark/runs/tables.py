@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -18,10 +17,12 @@ from redcal_spark.certificate.certify import Certificate
 from redcal_spark.certificate.segment_checks import segments_of
 from redcal_spark.core.history import Point, before_and_after
 from redcal_spark.core.losses import LossFamily
-from redcal_spark.core.metrics import Metrics, root
+from redcal_spark.core.metrics import Metrics
 from redcal_spark.core.patches import FIELDS, PatchLog
 from redcal_spark.core.segment_numbers import read
 from redcal_spark.errors import RunError
+from redcal_spark.model.measurements import MEASURED, history_rows
+from redcal_spark.model.measurements import measurements as measurements
 from redcal_spark.model.pair import ReconciledPair
 from redcal_spark.runs import comments
 from redcal_spark.runs.ledger import RunRow
@@ -49,21 +50,7 @@ PATCHES = pa.schema(
 HISTORY = pa.schema(
     [
         ("run_id", pa.string()),
-        ("split", pa.string()),  # fit or holdout
-        ("step", pa.int64()),  # patches so far
-        ("round", pa.int64()),  # rounds so far
-        ("model", pa.int32()),
-        ("loss", pa.string()),  # null where a run has no losses
-        ("rows", pa.int64()),
-        ("brier", pa.float64()),
-        ("brier_sum", pa.decimal128(38, 0)),  # exact, in units of 2^-52
-        ("decision_loss", pa.float64()),  # mean cost, in the user's units
-        ("loss_gap", pa.float64()),  # above the actions that know y
-        ("largest_event", pa.float64()),  # mass of the largest disagreement event
-        ("largest_event_rows", pa.int64()),
-        ("disagreement", pa.float64()),  # share of rows whose two actions differ
-        ("disagreement_rows", pa.int64()),
-        ("calibration_gap", pa.float64()),  # largest norm of a mean residual over the actions
+        *MEASURED,
         ("segment", pa.string()),  # a segment column; null: all rows
         ("segment_kind", pa.string()),  # value, null, or other
         ("segment_value", pa.string()),
@@ -171,45 +158,16 @@ def history_table(
     segments: Sequence[str] = (),
 ) -> pa.Table:
     """One row per split, point, loss and model; per segment those of the first and last point."""
-    rows = []
+    rows = [{"run_id": run_id} | row for row in history_rows(losses, histories)]
     told_apart = segments_of(segments, *histories.values())
+    if told_apart is None:
+        return pa.Table.from_pylist(rows, schema=HISTORY)
     for split, points in histories.items():
-        for point in points:
+        for point in dict.fromkeys((points[0], points[-1])):
             place = {"run_id": run_id, "split": split, "step": point.steps, "round": point.rounds}
-            rows += [place | numbers for numbers in measurements(Metrics(point.totals, losses))]
-            if told_apart is not None and point in (points[0], points[-1]):
-                for one in read(point.totals, told_apart, losses):
-                    rows += [place | numbers for numbers in segment_measurements(one)]
+            for one in read(point.totals, told_apart, losses):
+                rows += [place | numbers for numbers in segment_measurements(one)]
     return pa.Table.from_pylist(rows, schema=HISTORY)
-
-
-def measurements(metrics: Metrics) -> Iterator[dict[str, Any]]:
-    """The numbers of one point, per loss and model (per model alone without losses)."""
-    for model in metrics.models:
-        common = {
-            "model": model,
-            "rows": metrics.rows,
-            "brier": float(metrics.brier(model)),
-            "brier_sum": Decimal(metrics.totals.brier[model - 1]),
-        }
-        for place, loss in enumerate(metrics.losses.losses):
-            event, apart = metrics.largest_event(place), metrics.disagreement(place)
-            yield common | {
-                "loss": loss.name,
-                "decision_loss": float(metrics.decision_loss(place, model)),
-                "loss_gap": float(metrics.loss_gap(place, model)),
-                "largest_event": float(event),
-                "largest_event_rows": int(event * metrics.rows),
-                "disagreement": float(apart),
-                "disagreement_rows": int(apart * metrics.rows),
-                "calibration_gap": root(metrics.squared_calibration_gap(place, model)),
-            }
-        if not len(metrics.losses):
-            gap = metrics.largest_gap()
-            yield common | {
-                "largest_event": float(gap),
-                "largest_event_rows": int(gap * metrics.rows),
-            }
 
 
 # --- metrics --------------------------------------------------------------------------------------

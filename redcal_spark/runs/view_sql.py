@@ -123,6 +123,7 @@ def role(roles: Roles, valid: str, label: str, split: str, hashed: str) -> str:
     if isinstance(roles.split, ColumnSplit):
         fit, out = (_equal(split, value) for value in (roles.split.fit, roles.split.holdout))
     else:
+        assert isinstance(roles.split, HashSplit)
         bound = int(exact(roles.split.fraction) * 2**64 // 1) - 2**63
         out = f"({hashed} ^ shiftleft({whole(1)}, 63)) < CAST('{bound}' AS BIGINT)"
         fit = f"NOT ({out})"

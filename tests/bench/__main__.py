@@ -17,7 +17,7 @@ from typing import Any
 
 from redcal_spark.backends.threads import blas
 from tests.bench import core, cost, paper, spark, speed, splits, tables
-from tests.bench.results import save_printed
+from tests.bench.results import commit, save_printed
 from tests.bench.timing import Ratio, Result, machine, table
 
 Measurement = Callable[[bool, Path | None], Result]
@@ -108,7 +108,10 @@ def _told(
                 results.append(_read(kept))
             else:
                 results.append(run(quick, work))
-                kept.write_text(json.dumps(asdict(results[-1])), encoding="utf-8")
+                made = f"{name}: commit {commit()}, {machine().split(';')[1].strip()}"
+                told = replace(results[-1], notes=[*results[-1].notes, made])
+                results[-1] = told
+                kept.write_text(json.dumps(asdict(told)), encoding="utf-8")
     threads = "one thread unless said" if section in ("core", "spark") else "all cores"
     lines = [f"\n{section}, {threads}, best of interleaved repeats\n"]
     ratios = [ratio for result in results for ratio in result.ratios]

@@ -12,20 +12,23 @@ from multiprocessing.connection import Connection
 from time import perf_counter
 
 import numpy as np
+import pyarrow as pa
 
 from redcal_spark import Reconciler
 from redcal_spark.algorithms.decision_calibration import decision_calibration
 from redcal_spark.algorithms.redcal import redcal
 from redcal_spark.algorithms.trajectory import Trajectory
 from redcal_spark.backends.local.engine import LocalEngine
+from redcal_spark.backends.local.scan import scan_pieces
 from redcal_spark.backends.threads import blas, ordered
-from redcal_spark.core.arrow import BATCH
+from redcal_spark.core.arrow import BATCH, batches
 from redcal_spark.core.blocks import Block, label_rows
 from redcal_spark.core.fixed_point import ONE, Floats, from_grid
 from redcal_spark.core.kernel import CHUNK, BlockScan, Rules, scan
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.parameters import Parameters
 from redcal_spark.core.problem import rules_of
+from redcal_spark.core.scan import each_alone
 from tests.bench import data, plain
 from tests.bench.timing import Ratio, Result, best, seconds
 
@@ -148,6 +151,32 @@ def weighted(sizes: Sizes) -> Result:
     )
     what = f"fit with weights: {sizes.rows:,} rows, d = K = 10, against the rows without"
     return Result([Ratio(what, times["weighted"], times["bare"], "cost")])
+
+
+def many_models(sizes: Sizes) -> Result:
+    """The whole scan of 4 and 8 models against that of two: reading, actions, events, sums."""
+    family, active = data.losses(1, 10), {}
+    runs: dict[str, Callable[[], None]] = {}
+    for models in (2, 4, 8):
+        table = data.many_models(sizes.rows // 4, 10, models)
+        names = [f"model_{i}" for i in range(1, models + 1)]
+        made = Reconciler(losses=family, alpha=ALPHA, eta=ETA, beta=BETA, models=names, threads=1)
+
+        def run(table: pa.Table = table, made: Reconciler = made, models: int = models) -> None:
+            pieces = each_alone(batches(table))
+            found, _ = scan_pieces(made.problem, pieces, table.schema, "rows", threads=1)
+            active[models] = sum(block.rows for block in found.fit.active) / len(table)
+
+        runs[str(models)] = run
+    times = best(runs, sizes.repeats)
+    what = (
+        f"scan: {sizes.rows // 4:,} rows, d = K = 10, {{}} models against two, per pair of models"
+    )
+    ratios = [
+        Ratio(what.format(m), times[str(m)] / (m / 2), times["2"], "cost", 1.15) for m in (4, 8)
+    ]
+    shares = ", ".join(f"{share:.0%} with {models}" for models, share in active.items())
+    return Result(ratios, [f"models: measured is the time over M / 2; active rows: {shares}"])
 
 
 def threads(sizes: Sizes) -> Result:
@@ -303,6 +332,7 @@ MEASUREMENTS: dict[str, Callable[[Sizes], Result]] = {
     "fit": fit,
     "scan": scanning,
     "weights": weighted,
+    "models": many_models,
     "threads": threads,
     "calibration": calibration,
     "losses": ten_losses,

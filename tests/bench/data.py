@@ -109,12 +109,21 @@ def _draw(
     rows: int, d: int, seed: tuple[int, int], noise: float, tilt: float
 ) -> tuple[npt.NDArray[np.int32], Single, Single]:
     """Labels and the two views; model 1 is too flat, model 2 too sharp, both by `tilt`."""
+    label, one, two = _views(rows, d, seed, noise, tilt, 2)
+    return label, one, two
+
+
+def _views(
+    rows: int, d: int, seed: tuple[int, int], noise: float, tilt: float, models: int
+) -> tuple[Any, ...]:
+    """Labels and the views of so many models, by turns too flat and too sharp."""
     rng = np.random.default_rng(seed)
     truth = rng.standard_exponential((rows, d), dtype=np.float32)  # Dirichlet(1, ..., 1)
     truth += np.float32(1e-6)
     truth /= truth.sum(axis=1, keepdims=True)
     views = []
-    for sign in (-1, 1):
+    for model in range(models):
+        sign = model % 2 * 2 - 1
         view = rng.random((rows, d), dtype=np.float32)
         view -= np.float32(0.5)
         view *= np.float32(2 * noise)
@@ -122,7 +131,21 @@ def _draw(
         view *= truth ** np.float32(1 + sign * tilt)
         view /= view.sum(axis=1, keepdims=True)
         views.append(view)
-    return drawn_labels(truth, rng), views[0], views[1]
+    return drawn_labels(truth, rng), *views
+
+
+def many_models(
+    rows: int, d: int, models: int, *, noise: float = 0.1, tilt: float = 0.05
+) -> pa.Table:
+    """Rows scored by so many models, in memory: label, model_1, model_2 and so on."""
+    label, *views = _views(rows, d, (1, 0), noise, tilt, models)
+    columns: dict[str, Any] = {"label": pa.array(label)}
+    for number, view in enumerate(views, 1):
+        wide = view.astype(np.float64)
+        wide /= wide.sum(axis=1, keepdims=True)
+        offsets = pa.array(np.arange(0, (rows + 1) * d, d, dtype=np.int32))
+        columns[f"model_{number}"] = pa.ListArray.from_arrays(offsets, pa.array(wide.reshape(-1)))
+    return pa.table(columns)
 
 
 def drawn_labels(truth: Single, rng: np.random.Generator) -> npt.NDArray[np.int32]:

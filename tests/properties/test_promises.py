@@ -16,6 +16,7 @@ from hypothesis import given
 
 from redcal_spark import ReconciledPair
 from redcal_spark.core.rows import replay
+from redcal_spark.model.named_log import NamedLog
 from tests import oracle, problems
 from tests.helpers import (
     DRAWN,
@@ -105,7 +106,7 @@ def test_replay_looks_at_no_label_and_leaves_its_input_alone(seed: int) -> None:
 def test_every_prefix_of_a_log_is_a_model(seed: int) -> None:
     problem, pair = case(seed)
     for cut in {0, 1, len(pair.log) // 2, len(pair.log) - 1} & set(range(len(pair.log))):
-        part = replace(pair, log=prefix(log_of(pair)[:cut]))
+        part = replace(pair, log=NamedLog(prefix(log_of(pair)[:cut])))
         assert fitted(part, problem) == oracle.replay(problem, log_of(part))
 
 

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 from redcal_spark import ReconciledPair
+from redcal_spark.cli import main
 from redcal_spark.core.blocks import Block
 from redcal_spark.core.metrics import Metrics, brier_sum, measure
 from tests import oracle
 from tests.helpers import Array, check_brier, fit, fitted, quietly, reconciler, same_as
 from tests.oracle import ALGORITHMS, ONE
-from tests.real_data import RealSet, load
+from tests.real_data import FOLDER, RealSet, load, six_models
+from tests.unit.test_layers import ROOT
 
 # Rows for the oracle, which is slow, and its most steps.
 SETS = {
@@ -101,3 +107,47 @@ def test_the_sets_are_what_they_are_said_to_be() -> None:
     assert round(float(((nfl.f1 > 0.5) == nfl.y).mean()), 2) == 0.64
     assert load("imagenet_10").f1.shape == (500, 10)
     assert load("imagenet_100").f1.shape == (5_000, 100)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_the_oracles_log_of_six_models(algorithm: str) -> None:
+    problem = replace(six_models(90), algorithm=algorithm, beta=0.002, max_steps=12)
+    result = oracle.fit(problem)
+    pair = fit(problem)
+    same_as(pair, result)
+    assert fitted(pair, problem) == tuple(result.f)
+    assert len(result.log) > 3
+
+
+def test_the_example_of_six_models(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The page's own configuration gives the page's own numbers."""
+    six_models(1)  # or skip
+    page = (ROOT / "docs/guide/many-models.md").read_text("utf-8")
+    example = page[page.index("## An example") :]
+    tree = yaml.safe_load(example.split("```yaml\n")[1].split("```")[0])
+    tree["input"]["table"] = str(FOLDER / "dermamnist.parquet")
+    monkeypatch.chdir(tmp_path)
+    Path("six.yaml").write_text(yaml.safe_dump(tree, sort_keys=False), "utf-8")
+    assert main(["audit", "-c", "six.yaml", "--engine", "local"]) == 0
+    printed = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    for line in example.split("```text\n")[1].split("```")[0].splitlines():
+        assert line in printed
+    assert main(["run", "-c", "six.yaml", "--engine", "local", "--json"]) == 0
+    run = json.loads(capsys.readouterr().out)
+    assert f"{run['patches']} patches in {run['rounds']} rounds" in example
+    measured = {
+        (m["name"], m["model"], m["when"]): m["value"]["value"]
+        for m in run["certificate"]["measures"]
+        if m["split"] == "holdout"
+    }
+    rows = [line for line in example.splitlines() if line.startswith("| cost of")]
+    assert len(rows) == 6
+    for number, line in enumerate(rows, 1):
+        told = [cell.strip() for cell in line.split("|")[2:4]]
+        costs = [measured["decision_loss", number, when] for when in ("before", "after")]
+        assert told == [f"{cost:.4f}" for cost in costs]
+    apart = [measured["disagreement", None, when] for when in ("before", "after")]
+    shares = " | ".join(f"{100 * share:.2f} %" for share in apart)
+    assert f"| images on which they disagree | {shares} |" in example

@@ -58,7 +58,7 @@ def test_a_run_says_how_far_it_is(
         monkeypatch.setattr(Scratch, "direct", False)
     for number in range(FILES):
         write_deltalake("many", scores(300, seed=number), mode="append")
-    lake.tree["input"] |= {"table": "many", "id": None}
+    lake.tree["input"]["table"] = "many"
     lake.tree["reconcile"]["max_steps"] = 4
     place = str(Path("scratch").absolute())
     work = SparkBackend(spark, place, 0, read=read)  # type: ignore[arg-type]

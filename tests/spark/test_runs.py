@@ -14,6 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from redcal_spark.backends.spark.backend import SparkBackend
 from redcal_spark.backends.spark.store import SparkStore
+from redcal_spark.runs import patch_writer
 from redcal_spark.runs.run import Run
 from tests import backends
 from tests.e2e.test_resume import MOMENTS, killed, outcome
@@ -139,7 +140,6 @@ def test_an_upstream_writer_changes_nothing(lake: Lake, monkeypatch: pytest.Monk
     "place", ["inside a calibration", "after the scan", "before the rows", "after the rows"]
 )
 def test_a_failure_is_resumed(lake: Lake, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
-    from redcal_spark.runs import patch_writer
     from redcal_spark.runs.patch_writer import Progress
 
     lake.tree["reconcile"]["eta"] = 0.05  # a few patches: every one is a commit here
@@ -221,6 +221,7 @@ def test_a_run_in_a_catalog_takes_two_merges(
     try:
         with monkeypatch.context() as patch:
             patch.setattr(type(spark), "sql", counted)
+            patch.setattr(patch_writer, "EVERY", 1e9)  # a fit that ends before its first save
             run = lake.ran_on("spark")
         assert run["patches"] > 2
         assert sum(text.startswith("MERGE") for text in texts) == 2

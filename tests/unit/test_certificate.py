@@ -26,6 +26,7 @@ from redcal_spark.core.metrics import Totals
 from redcal_spark.core.patches import PatchLog
 from redcal_spark.core.scan import ScanResult
 from redcal_spark.errors import ModelFileError
+from redcal_spark.model.named_log import NamedLog
 from tests import oracle, problems
 from tests.helpers import fit_gathered, gathered, refused, seeds
 from tests.oracle import ALGORITHMS, ONE, Grid, Problem
@@ -386,7 +387,7 @@ def test_every_measure_is_what_the_rows_say(seed: int) -> None:
 def with_log(pair: ReconciledPair, log: Sequence[dict[str, Any]]) -> ReconciledPair:
     """The pair with another log; steps are numbered anew, for that much anyone would do."""
     numbered = [patch | {"step": place} for place, patch in enumerate(log)]
-    return replace(pair, log=PatchLog.from_json(numbered))
+    return replace(pair, log=NamedLog.from_json(numbered))
 
 
 def mutations(run: Run) -> Iterator[tuple[str, list[dict[str, Any]]]]:
@@ -669,7 +670,7 @@ def test_other_things_that_are_not_so_fail() -> None:
         assert failed(pair, [points[0], points[-1]]) == {"points"}
     # a prefix that says it converged
     first = next(p for p in points if p.rounds == points[-1].rounds - 1)
-    shorter = replace(pair, log=PatchLog(pair.log[: first.steps]))
+    shorter = replace(pair, log=NamedLog(pair.log[: first.steps]))
     assert failed(shorter, [p for p in points if p.steps <= first.steps]) == {
         "status",
         "largest_event",
@@ -697,7 +698,7 @@ def test_a_log_that_no_algorithm_makes_fails_by_itself() -> None:
         if wrong:
             pair = with_log(run.pair, [first | wrong, *log[1:]])
             assert {check.name for check in certify(pair, run.points).violated} & {"log", "points"}
-    misnumbered = PatchLog([replace(run.pair.log[0], step=3), *run.pair.log[1:]])
+    misnumbered = NamedLog([replace(run.pair.log[0], step=3), *run.pair.log[1:]])
     found = certify(replace(run.pair, log=misnumbered), run.points)
     assert [check.name for check in found.violated] == ["log"]
 

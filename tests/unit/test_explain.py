@@ -331,7 +331,7 @@ def test_score_columns_one_per_class() -> None:
     out = pair.apply(frame)
     found = pair.explain(frame.iloc[0])
     assert found.touched
-    assert found.end.scores[0] == tuple(out.loc[0, ["a0_reconciled", "a1_reconciled"]])
+    assert found.end.scores[0] == tuple(out[["a0_reconciled", "a1_reconciled"]].iloc[0])
     assert "one column each" in refused(UsageError, lambda: pair.explain([0.8, 0.2], [0.3, 0.7]))
 
 

@@ -20,22 +20,26 @@ PACKAGE = "redcal_spark"
 # The plan. Imports point from right to left; packages that stand together don't see each other.
 PLAN = (
     "errors settings | atomic_write | config | core | algorithms certificate | backends | model"
-    " | runs | report demo | cli"
+    " | runs | report demo | registry | cli"
 )
-FACES = {"__init__", "notebook", "session"}  # for users; they may see all
+FACES = {"__init__", "mlflow", "notebook", "session"}  # for users; they may see all
 ONLY_THERE = {
     "pyspark": ("backends/spark/",),
     "delta": ("backends/spark/",),
     "deltalake": ("backends/",),
+    "mlflow": ("registry/",),
     "pandas": (),  # who hands over its frames has it
 }
 # What a Spark worker imports ...
-WORKER_MODULES = ("tasks", "cells", "statistics", "file_reader", "reports", "write_task")
+WORKER_MODULES = (
+    *("tasks", "cell_tasks", "cells", "statistics", "file_reader", "reports", "write_task"),
+)
 WORKERS = ("core/", *(f"backends/spark/{name}.py" for name in WORKER_MODULES))
 WORKERS_HAVE = sys.stdlib_module_names | {"numpy", "pyarrow"}  # ... and all that it needs
 
 LEVEL = {name: i for i, names in enumerate(PLAN.split("|")) for name in names.split()}
 HEAVY = {"pyspark", "delta", "deltalake", "pandas", "pydantic", "rich", "matplotlib", "jinja2"}
+HEAVY |= {"mlflow", "sklearn", "duckdb"}
 
 
 @dataclass(frozen=True)

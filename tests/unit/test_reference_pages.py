@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redcal_spark import Reconciler
+from redcal_spark import ReconciledPair, Reconciler
 from redcal_spark.core.splits import HashSplit, check_split, hash_column
 from redcal_spark.errors import InputError
 from tests.e2e.work import CLASSES, LOSSES, scores
-from tests.helpers import DRAWN, batches_of, fit, quietly, refused
+from tests.helpers import DRAWN, batches_of, fit, names_of, quietly, refused
 from tests.oracle import ALGORITHMS, Problem
 from tests.problems import random_problem, seeded_problems
 
@@ -135,13 +135,14 @@ def check_replay(problem: Problem) -> int:
         table = pair.apply(pa.Table.from_batches(batches_of(problem, ())))
     model = json.loads(json.dumps(pair.to_json()))
     changed = 0
+    names = names_of(problem)
     for row in table.to_pylist():
-        given = row["model_1"], row["model_2"]
+        given = [row[name] for name in names]
         new = page["replay"](model, *given)
-        assert new == [row["model_1_reconciled"], row["model_2_reconciled"]]
+        assert new == [row[f"{name}_reconciled"] for name in names]
         for loss in model["losses"]:
             for i, values in enumerate((*given, *new)):
-                when, number = ("before", "after")[i // 2], i % 2 + 1
+                when, number = ("before", "after")[i // len(names)], i % len(names) + 1
                 action = page["best_response"](loss, page["on_grid"](model, values))
                 assert loss["actions"][action] == row[f"{loss['name']}_{number}_{when}"]
         moved = [a != b for a, b in zip(given, new, strict=True)]
@@ -165,6 +166,23 @@ def test_the_page_replays_models_of_several_losses() -> None:
         seed += 1
         if len(problem.losses or ()) > 1:
             seen += bool(check_replay(problem))
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_the_page_replays_more_than_two_models(algorithm: str) -> None:
+    given: dict[str, Any] = {"algorithm": algorithm, "models": 4, "max_n": 30, "max_d": 5}
+    changed = [check_replay(random_problem(seed, **given)) for seed in range(12)]
+    assert sum(map(bool, changed)) >= 5
+
+
+def test_the_page_replays_a_file_of_two_models_without_other() -> None:
+    _, page = code_of("replay.md")
+    known = json.loads(Path(__file__).with_name("model_version_1.json").read_text("utf-8"))
+    pair = ReconciledPair.from_json(known["model"])
+    old = pair.to_json(2)
+    assert "other" not in old["log"][0]
+    for row in zip(*known["scores"], strict=True):
+        assert page["replay"](old, *row) == page["replay"](pair.to_json(), *row)
 
 
 @pytest.mark.slow

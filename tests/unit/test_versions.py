@@ -16,6 +16,7 @@ from pyspark.errors import PySparkException
 
 from redcal_spark.backends.comments import Comments
 from redcal_spark.backends.spark import ship, spark_version, tasks
+from redcal_spark.backends.spark.arrow_batches import batch_bytes
 from redcal_spark.backends.spark.workers import of_worker
 from redcal_spark.errors import UsageError
 from redcal_spark.runs import comments
@@ -134,6 +135,12 @@ def test_large_batches_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(piece.nbytes for piece in found) <= 1_100
     assert pa.Table.from_batches(found[:-2]).to_batches() and found[-2].num_rows == 0
     assert pa.Table.from_batches(found).to_pylist() == [*batch.to_pylist(), *batch.to_pylist()[7:9]]
+
+
+def test_the_size_of_batches() -> None:
+    assert batch_bytes(1_600, 10_000, 64 << 20) == 16_000_000
+    assert batch_bytes(25_600, 10_000, 256 << 20) == 256_000_000
+    assert batch_bytes(25_600, 0, 64 << 20) == 64 << 20
 
 
 # --- comments -------------------------------------------------------------------------------------

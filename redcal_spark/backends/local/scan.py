@@ -25,6 +25,21 @@ def scan_pieces(
     progress: Callable[[int], Any] | None = None,
     threads: int | None = None,
 ) -> tuple[ScanResult, Layout]:
+    """The one scan, of rows that can be fitted."""
+    gathered, layout = gather_pieces(problem, pieces, schema, where, split, progress, threads)
+    problem.check(gathered, where)
+    return gathered, layout
+
+
+def gather_pieces(
+    problem: Problem,
+    pieces: Iterable[BatchGroup],
+    schema: pa.Schema,
+    where: str,
+    split: Split | None = None,
+    progress: Callable[[int], Any] | None = None,
+    threads: int | None = None,
+) -> tuple[ScanResult, Layout]:
     """One pass over the rows; memory grows with the active ones only.
 
     Threads read several pieces at once.
@@ -39,7 +54,6 @@ def scan_pieces(
         gathered.merge(part)
         if progress is not None:
             progress(part.rows)
-    problem.check(gathered, where)
     return gathered, layout
 
 

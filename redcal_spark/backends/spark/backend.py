@@ -15,6 +15,7 @@ from redcal_spark.backends.comments import of_rows
 from redcal_spark.backends.counters import Counters
 from redcal_spark.backends.inputs import columns_read
 from redcal_spark.backends.names import quoted
+from redcal_spark.backends.spark.arrow_batches import warn_of_large_batches
 from redcal_spark.backends.spark.direct_read import NotDirect, direct_source
 from redcal_spark.backends.spark.direct_write import (
     check_direct,
@@ -139,6 +140,8 @@ class SparkBackend:
         heard: Growing,
         total: int | None,
     ) -> SparkScan:
+        if isinstance(rows, DataFrame):
+            warn_of_large_batches(self._spark, layout)
         scratch = Scratch(self._spark, self._scratch, self.counters)
         room = self._budget, self._threads
         try:
@@ -306,6 +309,11 @@ class SparkBackend:
         source = _frame(table)
         chosen = [quoted(name) for name in names]
         return SparkTable(table.name, lambda: source.frame.select(*chosen), table.identity)
+
+    def labelled(self, table: Table, label: str) -> Table:
+        source = _frame(table)
+        known = col(quoted(label)).isNotNull()
+        return SparkTable(table.name, lambda: source.frame.where(known), table.identity)
 
     def with_ids(self, table: Table, other: Table, id: str, inside: bool) -> Table:
         source, ids = _frame(table), _frame(other).frame.select(col(quoted(id)).alias("_redcal_id"))

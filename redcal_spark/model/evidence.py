@@ -1,0 +1,120 @@
+"""Evidence: what was measured of a pair, on the rows it was fitted on and on those held out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from redcal_spark.certificate.certify import Certificate
+from redcal_spark.core.fitted import Fitted
+from redcal_spark.core.history import Point
+from redcal_spark.core.scan import ScanResult
+from redcal_spark.core.tabular import Tabular
+from redcal_spark.errors import ModelFileError
+from redcal_spark.model.audit import audits
+from redcal_spark.model.measurements import MEASURED, history_rows
+
+SCHEMA = pa.schema(MEASURED)
+COUNTS = ("rows", "fit_rows", "holdout_rows", "unlabelled_rows", "bad_rows")
+
+
+@dataclass(frozen=True, eq=False)
+class History(Tabular):
+    """What was measured after every round: per split, loss and model.
+
+    numbers: as the history table of a run has them, models by number.
+    """
+
+    numbers: pa.Table
+    models: tuple[str, ...]
+
+    def to_arrow(self) -> pa.Table:
+        """One row per split, point, loss and model; docs/reference/outputs.md has the columns."""
+        place = self.numbers.schema.get_field_index("model")
+        number = pc.subtract(self.numbers.column(place), 1)
+        return self.numbers.set_column(place, "model", pa.array(self.models).take(number))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, History):
+            return NotImplemented
+        return self.models == other.models and bool(self.numbers.equals(other.numbers))
+
+    __hash__ = None  # type: ignore[assignment]  # a table has none
+
+    def __repr__(self) -> str:
+        splits = " and ".join(self.numbers["split"].unique().to_pylist())
+        points = len(self.numbers["step"].unique())
+        return f"<History: {points:,} points of {splits} rows>"
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What was measured of a pair, as plain data.
+
+    audits: per split, before and after. counts: rows, and those of each kind. measured_at: when.
+    """
+
+    history: History
+    audits: Mapping[str, Any]
+    counts: Mapping[str, int]
+    measured_at: datetime
+
+    @classmethod
+    def of(
+        cls, pair: Fitted, histories: Mapping[str, list[Point]], gathered: ScanResult
+    ) -> Evidence:
+        table = pa.Table.from_pylist(list(history_rows(pair.losses, histories)), schema=SCHEMA)
+        counts = {
+            "rows": gathered.rows,
+            "fit_rows": gathered.fit.rows,
+            "holdout_rows": gathered.holdout.rows,
+            "unlabelled_rows": gathered.unlabelled,
+            "bad_rows": gathered.bad,
+        }
+        now = datetime.now(UTC)
+        return cls(History(table, pair.columns.shown), audits(pair, histories), counts, now)
+
+    def to_json(self) -> dict[str, Any]:
+        rows = [
+            row | {"brier_sum": str(row["brier_sum"])} for row in self.history.numbers.to_pylist()
+        ]
+        return {
+            "measured_at": self.measured_at.isoformat(),
+            "counts": dict(self.counts),
+            "history": rows,
+            "audits": dict(self.audits),
+        }
+
+    @classmethod
+    def from_json(cls, data: Any, fitted: Fitted) -> Evidence:
+        """What `to_json` gave; anything else is refused."""
+        try:
+            rows = [row | {"brier_sum": Decimal(row["brier_sum"])} for row in data["history"]]
+            table = pa.Table.from_pylist(rows, schema=SCHEMA)
+            history = History(table, fitted.columns.shown)
+            moment = datetime.fromisoformat(data["measured_at"])
+            evidence = cls(history, data["audits"], data["counts"], moment)
+            same = evidence.to_json() == data and tuple(data["counts"]) == COUNTS
+        except (LookupError, TypeError, ValueError, ArithmeticError, pa.ArrowException) as err:
+            raise ModelFileError(f"damaged model: evidence: {err}") from err
+        if not same:
+            raise ModelFileError("damaged model: evidence: not as any release wrote it")
+        return evidence
+
+
+def evidence_json(
+    evidence: Evidence | None, certificate: Certificate | None
+) -> dict[str, Any] | None:
+    """What a file of a model has beside the model itself; None if there is nothing."""
+    if evidence is None and certificate is None:
+        return None
+    return {
+        "certificate": None if certificate is None else certificate.to_json(),
+        "measured": None if evidence is None else evidence.to_json(),
+    }

@@ -1,0 +1,71 @@
+"""The numbers of a history: what is measured at every point, per split, loss and model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from redcal_spark.core.history import Point
+from redcal_spark.core.losses import LossFamily
+from redcal_spark.core.metrics import Metrics, root
+
+MEASURED = (
+    pa.field("split", pa.string()),  # fit or holdout
+    pa.field("step", pa.int64()),  # patches so far
+    pa.field("round", pa.int64()),  # rounds so far
+    pa.field("model", pa.int32()),
+    pa.field("loss", pa.string()),  # null where a run has no losses
+    pa.field("rows", pa.int64()),
+    pa.field("brier", pa.float64()),
+    pa.field("brier_sum", pa.decimal128(38, 0)),  # exact, in units of 2^-52
+    pa.field("decision_loss", pa.float64()),  # mean cost, in the user's units
+    pa.field("loss_gap", pa.float64()),  # above the actions that know y
+    pa.field("largest_event", pa.float64()),  # mass of the largest disagreement event
+    pa.field("largest_event_rows", pa.int64()),
+    pa.field("disagreement", pa.float64()),  # share of rows whose two actions differ
+    pa.field("disagreement_rows", pa.int64()),
+    pa.field("calibration_gap", pa.float64()),  # largest norm of a mean residual over the actions
+)
+
+
+def history_rows(
+    losses: LossFamily, histories: Mapping[str, Sequence[Point]]
+) -> Iterator[dict[str, Any]]:
+    """One row per split, point, loss and model."""
+    for split, points in histories.items():
+        for point in points:
+            place = {"split": split, "step": point.steps, "round": point.rounds}
+            for numbers in measurements(Metrics(point.totals, losses)):
+                yield place | numbers
+
+
+def measurements(metrics: Metrics) -> Iterator[dict[str, Any]]:
+    """The numbers of one point, per loss and model (per model alone without losses)."""
+    for model in metrics.models:
+        common = {
+            "model": model,
+            "rows": metrics.rows,
+            "brier": float(metrics.brier(model)),
+            "brier_sum": Decimal(metrics.totals.brier[model - 1]),
+        }
+        for place, loss in enumerate(metrics.losses.losses):
+            event, apart = metrics.largest_event(place), metrics.disagreement(place)
+            yield common | {
+                "loss": loss.name,
+                "decision_loss": float(metrics.decision_loss(place, model)),
+                "loss_gap": float(metrics.loss_gap(place, model)),
+                "largest_event": float(event),
+                "largest_event_rows": int(event * metrics.rows),
+                "disagreement": float(apart),
+                "disagreement_rows": int(apart * metrics.rows),
+                "calibration_gap": root(metrics.squared_calibration_gap(place, model)),
+            }
+        if not len(metrics.losses):
+            gap = metrics.largest_gap()
+            yield common | {
+                "largest_event": float(gap),
+                "largest_event_rows": int(gap * metrics.rows),
+            }

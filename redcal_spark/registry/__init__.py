@@ -1,0 +1,1 @@
+"""The model registry: pairs as MLflow's models, and runs as MLflow's runs."""
