@@ -57,8 +57,11 @@ def seeds(every: range, quick: int) -> list[Any]:
 def reconciler(problem: Problem, threads: int = 1, **options: Any) -> Reconciler:
     """A Reconciler with the problem's losses and parameters."""
     given = {name: getattr(problem, name) for name in PARAMETERS}
+    given["weight_unit"] = problem.weight_unit
     if problem.more:
         given["models"] = names_of(problem)
+    if problem.w is not None:
+        given["weight"] = "weight"
     with quietly():
         return Reconciler(threads=threads, **given | options)
 
@@ -79,9 +82,11 @@ def arrays(problem: Problem) -> tuple[Array, Array, Any]:
 def fit(problem: Problem, threads: int = 1) -> ReconciledPair:
     """By the public way."""
     with quietly():
+        weight = None if problem.w is None else np.array(problem.w)
+        model = reconciler(problem, threads)
         if problem.more:
-            return reconciler(problem, threads).fit(scores_of(problem), arrays(problem)[2])
-        return reconciler(problem, threads).fit(*arrays(problem))
+            return model.fit(scores_of(problem), arrays(problem)[2], weight=weight)
+        return model.fit(*arrays(problem), weight=weight)
 
 
 def scores_of(problem: Problem) -> list[Array]:
@@ -124,6 +129,8 @@ def batches_of(problem: Problem, sizes: Sequence[int]) -> list[pa.RecordBatch]:
     """The problem as a table cut into batches of these sizes; the last takes what is left."""
     scores, y = scores_of(problem), arrays(problem)[2]
     columns = dict(zip(names_of(problem), scores, strict=True)) | {"label": y}
+    if problem.w is not None:
+        columns["weight"] = np.array(problem.w)
     table = pa.table({name: _column(values) for name, values in columns.items()})
     ends = [0, *(end for end in np.cumsum(sizes).tolist() if end < len(y)), len(y)]
     return [table.slice(a, b - a).combine_chunks().to_batches()[0] for a, b in pairwise(ends)]
@@ -194,6 +201,7 @@ def reordered(problem: Problem, order: Sequence[int]) -> Problem:
         f2=[problem.f2[i] for i in order],
         y=[problem.y[i] for i in order],
         more=[[scores[i] for i in order] for scores in problem.more],
+        w=None if problem.w is None else [problem.w[i] for i in order],
     )
 
 
@@ -228,7 +236,13 @@ def refused(kind: type[Exception], action: Callable[[], Any]) -> str:
 def block_of(problem: Problem) -> Block:
     """All rows of the problem on the grid, labels as vectors."""
     f = (np.array(oracle.grid_scores(scores), dtype=np.int32) for scores in problem.models)
-    return Block(tuple(f), np.array(oracle.grid_labels(problem), dtype=np.int32))
+    labels = np.array(oracle.grid_labels(problem), dtype=np.int32)
+    return Block(tuple(f), labels, oracle_weights(problem))
+
+
+def oracle_weights(problem: Problem) -> Array | None:
+    """The weights as whole numbers, or None where every row counts once."""
+    return None if problem.w is None else np.array(oracle.weights(problem), np.int64)
 
 
 def squared_error(f: Array, y: Array) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from fractions import Fraction
 from math import floor
 from typing import Any
@@ -44,6 +45,8 @@ class Problem:
     grid_bits: int | None = None
     max_rounds: int = 10_000
     max_steps: int = 1_000_000
+    w: list[Any] | None = None  # weights, multiples of the unit; None: every row counts once
+    weight_unit: float = 1.0
     more: list[list[Any]] = field(default_factory=list)
 
     @property
@@ -98,11 +101,11 @@ def replay(problem: Problem, log: Sequence[Patch]) -> tuple[Grid, ...]:
     return tuple(run.f.values())
 
 
-def brier_sum(f: Grid, y: Grid) -> int:
-    """Exact sum of the squared differences on the grid."""
+def brier_sum(f: Grid, y: Grid, w: Sequence[int] | None = None) -> int:
+    """Exact sum of the squared differences on the grid; a row counts w times."""
     return sum(
-        (label - score) ** 2
-        for score_row, label_row in zip(f, y, strict=True)
+        weight * (label - score) ** 2
+        for score_row, label_row, weight in zip(f, y, w or [1] * len(f), strict=True)
         for score, label in zip(score_row, label_row, strict=True)
     )
 
@@ -112,10 +115,11 @@ def decision_loss(problem: Problem, loss_name: str, f: Grid) -> Fraction:
     costs = problem.losses[loss_name]
     quantised = quantise_loss(costs)
     total = Fraction(0)
-    for row, label in zip(f, grid_labels(problem), strict=True):
+    for row, label, weight in zip(f, grid_labels(problem), weights(problem), strict=True):
         action = argmin(action_scores(quantised, row))
-        total += sum(y * exact(cost) for y, cost in zip(label, costs[action], strict=True))
-    return total / (len(f) * ONE)
+        cost = sum(y * exact(cost) for y, cost in zip(label, costs[action], strict=True))
+        total += weight * cost
+    return total / (sum(weights(problem)) * ONE)
 
 
 # 2.1 Numbers
@@ -162,6 +166,52 @@ def grid_labels(problem: Problem) -> Grid:
     return rows
 
 
+# 2.5 Weights
+
+
+def weights(problem: Problem) -> list[int]:
+    """As how many identical rows every row counts."""
+    if problem.w is None:
+        return [1] * len(problem.f1)
+    unit = exact(problem.weight_unit)
+    return [weight_of(value, unit) for value in problem.w]
+
+
+def weight_of(value: Any, unit: Fraction) -> int:
+    """The integer nearest to value / unit, if times the unit it is the value, in its own type.
+
+    A value is an integer, a Decimal, a float (64 bits), or a float32 of numpy.
+    """
+    number = value.item() if isinstance(value, np.generic) else value
+    given = Fraction(str(number)) if isinstance(value, Decimal) else Fraction(number)
+    w = round(given / unit)
+    if w < 0 or nearest_of_type(w * unit, value) != given:
+        raise ValueError(f"{value!r} is no multiple of {unit}")
+    return w
+
+
+def nearest_of_type(x: Fraction, value: Any) -> Fraction:
+    """x as the type of the value has it: as it is, or the nearest number with so many bits."""
+    bits = 24 if isinstance(value, np.float32) else 53 if isinstance(value, float) else None
+    if bits is None or x == 0:
+        return x
+    exponent = 0  # 2^exponent is the unit in the last place: x has just so many bits in it
+    while x / Fraction(2) ** exponent >= 2**bits:
+        exponent += 1
+    while x / Fraction(2) ** exponent < 2 ** (bits - 1):
+        exponent -= 1
+    return round(x / Fraction(2) ** exponent) * Fraction(2) ** exponent
+
+
+def effective_rows(problem: Problem) -> int:
+    """What `auto` takes for n."""
+    w = weights(problem)
+    return sum(w) ** 2 // sum(x * x for x in w)
+
+
+# 2.1 Numbers, again
+
+
 def loss_bits(d: int) -> int:
     """G; the bit length of d - 1 is ceil(log2(d)) without a logarithm."""
     return min(26, 36 - (max(2, d) - 1).bit_length())
@@ -187,7 +237,7 @@ def resolve_beta(problem: Problem) -> Fraction | None:
     k = 1
     while True:  # from large to small, so the first that fits is the largest
         for a in range(99, 9, -1):
-            if Fraction(a, 10**k) ** 2 <= eta / (4 * len(problem.f1)):
+            if Fraction(a, 10**k) ** 2 <= eta / (4 * effective_rows(problem)):
                 return Fraction(a, 10**k)
         k += 1
 
@@ -251,7 +301,8 @@ class Run:
         self.f = {i: grid_scores(scores) for i, scores in enumerate(problem.models, 1)}
         self.pairs = [(i, j) for i in self.f for j in self.f if i < j]
         self.y = y or []
-        self.n, self.d = len(self.f[1]), len(self.f[1][0])
+        self.w = weights(problem)
+        self.n, self.d = sum(self.w), len(self.f[1][0])
         self.losses = {name: quantise_loss(costs) for name, costs in problem.losses.items()}
         self.beta, self.m = beta, m
         self.log: list[Patch] = []
@@ -278,7 +329,7 @@ class Run:
             round_ += 1
         while True:
             loss, a1, a2, i, j, event = self.largest_event()
-            if len(event) < eta * self.n:
+            if self.mass(event) < eta * self.n:
                 return "converged"
             if round_ >= self.problem.max_rounds:
                 return "capped"
@@ -286,7 +337,7 @@ class Run:
             error_i = abs(dot(self.residual_sums(i, event), contrast))
             error_j = abs(dot(self.residual_sums(j, event), contrast))
             model, other = (i, j) if error_i >= error_j else (j, i)
-            phi = self.rounded_mean(self.residual_sums(model, event), len(event))
+            phi = self.rounded_mean(self.residual_sums(model, event), self.mass(event))
             if not any(phi):
                 return "stalled"
             where = {"other": other, "loss": loss, "a1": a1, "a2": a2}
@@ -305,7 +356,7 @@ class Run:
         assert self.beta is not None
         for model in self.f:
             if model >= reached:
-                self.calibrate(model, None, list(range(self.n)), self.beta**2)
+                self.calibrate(model, None, list(range(len(self.w))), self.beta**2)
 
     def calibrate_within_event(self, round_: int) -> None:
         """Algorithm 1 within the event of this round."""
@@ -338,7 +389,7 @@ class Run:
             if largest <= beta_squared * (self.n * ONE) ** 2:
                 return
             loss, action, rows, residuals = chosen
-            phi = self.rounded_mean(residuals, len(rows))
+            phi = self.rounded_mean(residuals, self.mass(rows))
             if not any(phi):
                 self.zero_calibrations += 1
                 return
@@ -356,15 +407,16 @@ class Run:
                     for pair in self.pairs:
                         above = self.rows_beyond(c, ">", pair)
                         below = self.rows_beyond(c, "<", pair)
-                        if len(above) + len(below) < eta * self.n:
+                        if self.mass(above) + self.mass(below) < eta * self.n:
                             continue
                         beyond = True
                         rows = above if direction == ">" else below
+                        mass = self.mass(rows)
                         for model in pair:
-                            if not rows:
+                            if not mass:
                                 continue  # an empty side has no mean
-                            residual = sum(self.y[r][c] - self.f[model][r][c] for r in rows)
-                            value = len(rows) * Fraction(residual, len(rows)) ** 2
+                            residual = self.residual_sums(model, rows)[c]
+                            value = mass * Fraction(residual, mass) ** 2
                             if value > largest:
                                 largest = value
                                 chosen = c, direction, pair, model, rows, residual
@@ -373,7 +425,7 @@ class Run:
             if round_ >= self.problem.max_rounds:
                 return "capped"
             c, direction, pair, model, rows, residual = chosen
-            phi = self.rounded_mean([residual], len(rows))
+            phi = self.rounded_mean([residual], self.mass(rows))
             if not any(phi):
                 return "stalled"
             other = pair[1] if model == pair[0] else pair[0]
@@ -386,7 +438,11 @@ class Run:
 
     def largest_event(self) -> tuple[str, int, int, int, int, list[int]]:
         """The disagreement event with the most rows; the first in order on ties."""
-        return max(self.all_events(), key=lambda event: len(event[5]))  # max keeps the first
+        return max(self.all_events(), key=lambda event: self.mass(event[5]))  # max keeps the first
+
+    def mass(self, rows: list[int]) -> int:
+        """As how many identical rows these count."""
+        return sum(self.w[i] for i in rows)
 
     def events(self) -> Iterator[tuple[str, int, int, list[int]]]:
         """Those of models 1 and 2: every E(loss, a1, a2) with its rows."""
@@ -420,11 +476,11 @@ class Run:
         threshold = floor(parameter("alpha", self.problem.alpha) * ONE)
         sign = 1 if direction == ">" else -1
         f_i, f_j = self.f[pair[0]], self.f[pair[1]]
-        return [r for r in range(self.n) if sign * (f_i[r][c] - f_j[r][c]) > threshold]
+        return [r for r in range(len(self.w)) if sign * (f_i[r][c] - f_j[r][c]) > threshold]
 
     def sums(self, matrix: Grid, rows: list[int]) -> list[int]:
-        """Column sums over these rows."""
-        return [sum(matrix[i][j] for i in rows) for j in range(self.d)]
+        """Column sums over these rows, each counted as often as it weighs."""
+        return [sum(self.w[i] * matrix[i][j] for i in rows) for j in range(self.d)]
 
     def residual_sums(self, model: int, rows: list[int]) -> list[int]:
         """R: column sums of y - f over these rows."""
@@ -452,7 +508,7 @@ class Run:
             raise OutOfSteps
         patch: Patch = dict.fromkeys(FIELDS)
         patch |= {"step": step, "round": round_, "kind": kind, "model": model}
-        patch |= {"rows": len(rows), "phi": phi} | where
+        patch |= {"rows": self.mass(rows), "phi": phi} | where
         self.log.append(patch)
 
     def shift(self, model: int, rows: list[int], phi: list[int]) -> None:
@@ -476,7 +532,7 @@ class Run:
             pair = min(patch["model"], patch["other"]), max(patch["model"], patch["other"])
             return self.rows_beyond(patch["coordinate"], patch["direction"], pair)
         if patch["kind"] == "calibrate":
-            event = list(range(self.n)) if patch["round"] is None else self.event
+            event = list(range(len(self.w))) if patch["round"] is None else self.event
             return self.rows_acting(patch["model"], patch["loss"], patch["action"], event)
         i, j = sorted((patch["model"], patch["other"]))
         wanted = patch["loss"], patch["a1"], patch["a2"], i, j

@@ -15,6 +15,7 @@ from math import lcm
 from random import Random
 from typing import Any, TypeVar
 
+import numpy as np
 from hypothesis import strategies as st
 
 from tests.oracle import ALGORITHMS, ONE, Problem, Run, exact
@@ -28,7 +29,7 @@ SHAPE_OPTIONS = (
     *("n", "d", "binary", "vector_labels", "scores", "relation", "max_n", "max_d"),
     "models",
 )
-ROWS = ("f1", "f2", "y", "more")
+ROWS = ("f1", "f2", "y", "more", "w", "weight_unit")
 PARAMETERS = tuple(name for name in Problem.__dataclass_fields__ if name not in ROWS)
 SCORES = ("quarters", "eighths", "halves", "simplex", "box", "grid", "corners")
 RELATIONS = ("independent", "swapped", "near", "mixed", "equal")
@@ -106,14 +107,47 @@ def _draw(rng: Random, algorithm: str, relation: str, fixed: dict[str, Any]) -> 
     return Problem(f1=f1, f2=f2, y=y, more=more, **parameters | {"algorithm": algorithm})
 
 
+WEIGHTS = ("small", "zeros", "tenths", "uneven", "large")
+
+
+def with_weights(problem: Problem, rng: Random, style: str | None = None) -> Problem:
+    """The rows of a problem with weights; not all of them are 0.
+
+    Styles: small whole numbers, many zeros, float32 multiples of .1, a few rows that weigh most of
+    it, and sums just below 2^37, where careless ones overflow.
+    """
+    n = len(problem.f1)
+    style = style or rng.choice(WEIGHTS)
+    largest = {"small": 4, "zeros": 3, "tenths": 40, "uneven": 5, "large": 2**37 // n - 1}[style]
+    w = [rng.randint(0 if style == "zeros" else 1, largest) for _ in range(n)]
+    if style == "zeros":
+        w = [0 if _maybe(rng, 0.5) else x for x in w]
+    if style == "uneven":
+        w[rng.randrange(n)] = 3 * n
+    w[rng.randrange(n)] += not any(w)
+    if style == "tenths":
+        return replace(problem, w=[np.float32(x / 10) for x in w], weight_unit=0.1)
+    return replace(problem, w=w)
+
+
+def replicated(problem: Problem, w: Sequence[int]) -> Problem:
+    """Every row as often as it weighs."""
+    rows = [i for i, times in enumerate(w) for _ in range(times)]
+    f1, f2, y = ([column[i] for i in rows] for column in (problem.f1, problem.f2, problem.y))
+    more = [[column[i] for i in rows] for column in problem.more]
+    return replace(problem, f1=f1, f2=f2, y=y, more=more, w=None, weight_unit=1.0)
+
+
 def largest_mass(problem: Problem) -> int:
     """Rows of the largest initial event: what is compared with eta * n."""
     run = Run(problem)
     if problem.algorithm == "reconcile":
         coordinates = [1] if problem.binary else range(run.d)
         places = [(j, pair) for j in coordinates for pair in run.pairs]
-        return max(len(run.rows_beyond(j, ">", p) + run.rows_beyond(j, "<", p)) for j, p in places)
-    return len(run.largest_event()[-1])
+        return max(
+            run.mass(run.rows_beyond(j, ">", p) + run.rows_beyond(j, "<", p)) for j, p in places
+        )
+    return run.mass(run.largest_event()[-1])
 
 
 def theorem_1(phi: float, alpha: float | None = None, eta: float = 0.1) -> Problem:

@@ -40,7 +40,12 @@ def open_input(store: Store, given: Input) -> tuple[Table, Columns]:
     own = [c for m in models if given.score_table(m) is None for c in given.score_columns(m)]
     main = store.open(given.table, given.version, given.separator, own)
     names = tuple(_scores(given, model, main.schema.names) for model in models)
-    columns = Columns(names, given.label, given.id, given.classes, given.model_names)
+    columns = Columns(
+        *(names, given.label, given.id, given.classes, given.model_names),
+        weight=given.weight,
+        weight_unit=given.weight_unit,
+        segments=given.segments or (),
+    )
     sides = []
     for model in models:
         own_table = given.score_table(model)

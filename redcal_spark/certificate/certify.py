@@ -17,6 +17,7 @@ from redcal_spark.certificate.guarantees import fitted
 from redcal_spark.certificate.holdout import HoldoutRows, holdout, measures, statements
 from redcal_spark.certificate.intervals import Interval, Level
 from redcal_spark.certificate.sample_size import enough_rows
+from redcal_spark.certificate.segment_checks import SegmentRows, added_up
 from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.history import Point
 from redcal_spark.core.metrics import Totals
@@ -249,18 +250,27 @@ def certify(
     if _violated(checks):
         return Certificate(tuple(checks))
     case = Case(pair, fit_points)
-    level = Level(delta, statements(case), candidates)
+    segments = SegmentRows.of(case, fit_points, holdout_points)
+    many = statements(case) + (0 if segments is None else segments.statements)
+    level = Level(delta, many, candidates)
     checks += _run(pair, fit_points)
     checks += _sums(pair, "fit", fit_points, replayed)
     if holdout_points:
         checks += _sums(pair, "holdout", holdout_points, holdout_replayed)
+    if segments is not None:
+        checks.append(_agree("segments", added_up(pair, fit_points)))
+        if holdout_points:
+            checks.append(_agree("segments", added_up(pair, holdout_points), "holdout"))
     checks.append(_agree("patches", rechecked))
     checks += fitted(case)
     if case.given.reconciles_decisions:
         checks += enough_rows(case, delta)
     numbers = list(measures(case, "fit", fit_points))
     if holdout_points:
-        checks += holdout(HoldoutRows(case, holdout_points, level))
+        held = HoldoutRows(case, holdout_points, level)
+        checks += holdout(held)
+        if segments is not None:
+            checks += segments.checks(held)
         numbers += measures(case, "holdout", holdout_points)
     return Certificate(tuple(checks), tuple(numbers), level)
 
@@ -281,6 +291,7 @@ CLAIMS = {
     "calibrations": "calibrations took the largest gap and its mean",
     "effects": "the sums changed as the patches say",
     "sums": "the sums agree",
+    "segments": "the sums of segments add up to those of all rows",
     "untouched": "patches of one model leave the other alone",
     "replay": "a second computation of the sums agrees",
     "patches": "every patch is the mean residual of the rows it acts on",

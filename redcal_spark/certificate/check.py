@@ -34,7 +34,7 @@ PROMISES = frozenset(
     {
         *("largest_event", "largest_gap", "calibration_gap"),
         *("decision_loss", "decision_loss_from_input", "brier_decrease"),
-        *("loss_fell", "both_losses_fell", "all_losses_fell"),
+        *("loss_fell", "both_losses_fell", "all_losses_fell", "segment_loss"),
     }
 )
 TOO_FEW = "too few holdout rows to tell: the interval contains the bound"

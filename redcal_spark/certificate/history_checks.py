@@ -279,6 +279,15 @@ def differences(one: Totals, two: Totals) -> list[str]:
             names.append(name)
     if one.paired is not None and two.paired is not None and one.paired != two.paired:
         names.append("paired differences")
+    if one.segments is not None and two.segments is not None:
+        # what a model decided at first is not known of rows that were written
+        cells = len(one.pairs) * len(one.brier)
+        ours, theirs = (
+            [{code: list(x[: len(x) - 3 * cells]) for code, x in c.items()} for c in s.sums]
+            for s in (one.segments, two.segments)
+        )
+        if ours != theirs:
+            names.append("sums of segments")
     return names
 
 

@@ -14,6 +14,7 @@ from redcal_spark.certificate.intervals import Interval, Level
 from redcal_spark.core.history import Point, rounds_start
 from redcal_spark.core.metrics import Metrics
 from redcal_spark.core.paired import NOWHERE, Moments, Paired, Range, brier_ranges, loss_range
+from redcal_spark.core.weights import Weights
 
 FEW = "fewer than 2 holdout rows say nothing"
 UNPAIRED = "row by row, nothing was compared"
@@ -49,7 +50,16 @@ class HoldoutRows:
 
     @property
     def rows(self) -> int:
+        """With weights, their sum."""
         return self.points[-1].totals.rows
+
+    @property
+    def weights(self) -> Weights | None:
+        return self.points[-1].totals.weights
+
+    @property
+    def heaviest(self) -> int:
+        return self.points[-1].totals.heaviest
 
     @property
     def paired(self) -> Paired | None:
@@ -61,22 +71,27 @@ class HoldoutRows:
 
     @property
     def undecided(self) -> str | None:
-        return FEW if self.rows < 2 else None
+        return FEW if self.few else None
+
+    @property
+    def few(self) -> bool:
+        return self.points[-1].totals.counted < 2
 
     @property
     def undone(self) -> str | None:
         return UNPAIRED if self.paired is None else None
 
     def brier_within(self, model: int) -> Range:
-        """What a row's Brier score under a model can have changed by."""
+        """What a row's Brier score under a model can have changed by, times its weight."""
         pair = self.case.pair
         own = [patch for patch in pair.log if patch.model == model]
-        return brier_ranges([own], pair.n_classes, pair.binary)[0] if own else NOWHERE
+        within = brier_ranges([own], pair.n_classes, pair.binary)[0] if own else NOWHERE
+        return within.times(self.heaviest)
 
     def loss_within(self, place: int) -> Range:
-        """What a row's quantised loss can have changed by."""
+        """What a row's quantised loss can have changed by, times its weight."""
         vectors = self.paired is not None and self.paired.vectors
-        return loss_range(self.case.pair.losses[place], vectors)
+        return loss_range(self.case.pair.losses[place], vectors).times(self.heaviest)
 
     def fall(self, place: int, model: int) -> Interval | None:
         """By how much a loss fell, in the user's units, which the grid rounds a little."""
@@ -105,10 +120,12 @@ class HoldoutRows:
         return Interval(Fraction(0), Fraction(0), 1 - self.level.delta, "nothing changed")
 
     def share(self, hits: int) -> Interval | None:
-        return None if self.rows < 2 else self.level.share(hits, self.rows)
+        return None if self.few else self.level.share(hits, self.rows, self.weights)
 
     def mean(self, sums: Moments | None, within: Range) -> Interval | None:
-        return None if sums is None or self.rows < 2 else self.level.mean(sums, within, self.rows)
+        if sums is None or self.few:
+            return None
+        return self.level.mean(sums, within, self.rows, self.weights)
 
 
 def holdout(held: HoldoutRows) -> Iterator[Check]:

@@ -17,6 +17,7 @@ from fractions import Fraction
 import numpy as np
 
 from redcal_spark.core.paired import Moments, Range
+from redcal_spark.core.weights import Weights
 
 CONFIDENCE = Fraction(19, 20)
 BINOMIAL = "exact binomial (Clopper-Pearson)"
@@ -45,6 +46,18 @@ class Interval:
     def ends(self) -> tuple[Fraction, Fraction]:
         return self.low, self.high
 
+    def over(self, weight: Fraction) -> Interval:
+        """Of w x for that of x, by the mean weight."""
+        return Interval(self.low / weight, self.high / weight, self.confidence, self.method)
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Of the values of some rows, and of their squares."""
+
+    total: Fraction
+    squares: Fraction
+
 
 @dataclass(frozen=True)
 class Level:
@@ -70,22 +83,42 @@ class Level:
         """What one statement may fail with."""
         return self.delta / self.at_once
 
-    def share(self, hits: int, rows: int) -> Interval:
-        """The interval for a share."""
-        return binomial(hits, rows, 1 - self.delta, self.at_once)
+    def share(self, hits: int, rows: int, weights: Weights | None = None) -> Interval:
+        """The interval for a share; of weights, if rows have some: hits and rows are their sums.
 
-    def mean(self, sums: Moments, within: Range, rows: int) -> Interval:
+        x, which is 1 or 0, less 1/2, times w, has the square w^2 / 4 whichever it is.
+        """
+        if weights is None:
+            return binomial(hits, rows, 1 - self.delta, self.at_once)
+        half = Fraction(1, 2)
+        sums = Sums(hits - half * rows, Fraction(weights.squares, 4))
+        within = Range(weights.largest, 1)
+        around = self._mean(sums, within, weights.rows).over(Fraction(rows, weights.rows))
+        return Interval(around.low + half, around.high + half, around.confidence, around.method)
+
+    def mean(
+        self, sums: Moments, within: Range, rows: int, weights: Weights | None = None
+    ) -> Interval:
         """The interval for the mean of paired differences, from their sums, by at least 2 rows.
 
-        |mean - E| <= sqrt(2 V ln(4 / d') / n) + 7 r ln(4 / d') / (3 (n - 1)), V the unbiased sample
-        variance, r the length of the interval that values lie in. They were rounded down to whole
-        units: each end is a unit further out.
+        weights: `rows` is their sum, and the sums are those of w x, with w x in the range.
+        """
+        unit = within.unit
+        whole = Sums(sums.total * unit, sums.squares * unit**2)
+        if weights is None:
+            return self._mean(whole, within, rows)
+        return self._mean(whole, within, weights.rows).over(Fraction(rows, weights.rows))
+
+    def _mean(self, sums: Sums, within: Range, rows: int) -> Interval:
+        """|mean - E| <= sqrt(2 V ln(4 / d') / n) + 7 r ln(4 / d') / (3 (n - 1)), V the unbiased
+        sample variance, r the length of the interval that values lie in. They were rounded down to
+        whole units: each end is a unit further out.
         """
         if rows < 2 or sums.squares * rows < sums.total**2:
             raise ValueError(f"{sums} are not the sums of {rows} rows")
         unit = within.unit
-        mean = Fraction(sums.total, rows) * unit
-        variance = Fraction(sums.squares * rows - sums.total**2, rows * (rows - 1)) * unit**2
+        mean = sums.total / rows
+        variance = (sums.squares * rows - sums.total**2) / (rows * (rows - 1))
         with localcontext(Context(prec=40)):
             log = _decimal(4 / self.each).ln()
             reach = (_decimal(2 * variance / rows) * log).sqrt()

@@ -12,7 +12,7 @@ from redcal_spark.core.patches import Patch
 
 def parameters(pair: Fitted) -> Iterator[str]:
     """The resolved numbers are those of the parameters."""
-    expected = pair.parameters.resolve(pair.rows, pair.n_classes)
+    expected = pair.parameters.resolve(int(pair.effective), pair.n_classes)
     for field in fields(expected):
         ours, theirs = getattr(pair.resolved, field.name), getattr(expected, field.name)
         if ours != theirs:

@@ -9,6 +9,7 @@ from redcal_spark.certificate.sum_checks import cost_change
 from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.fixed_point import BITS
 from redcal_spark.core.history import Point, rounds_start
+from redcal_spark.core.losses import Loss
 from redcal_spark.core.metrics import Totals
 from redcal_spark.core.paired import NOWHERE, Moments, Range, brier_ranges, loss_range
 
@@ -18,7 +19,9 @@ def paired(pair: Fitted, history: Sequence[Point]) -> Iterator[str]:
     first = history[0].totals
     start = rounds_start(history).totals
     parts = segments(pair.log, history)
-    ranges = brier_ranges(parts, pair.n_classes, pair.binary)
+    ranges = [
+        within.times(first.heaviest) for within in brier_ranges(parts, pair.n_classes, pair.binary)
+    ]
     within = [NOWHERE] * pair.columns.n_models
     for place, point in enumerate(history):
         if place:
@@ -35,15 +38,15 @@ def _losses_add_up(pair: Fitted, i: int, first: Totals, early: Totals, now: Tota
     moments = now.paired
     if moments is None:
         return True
-    rounding = now.rows if moments.vectors else 0  # of classes nothing is rounded
+
+    def fits(place: int, loss: Loss, since: Totals, known: Moments) -> bool:
+        shift = loss_range(loss, moments.vectors).times(now.heaviest).shift
+        rounded = moments.vectors or shift > BITS  # the changes of classes are whole units, mostly
+        moved = cost_change(pair.losses, place, i + 1, since, now)
+        return _adds_up(known, moved, shift, now.counted, now.counted if rounded else 0)
+
     return all(
-        _adds_up(
-            known[i][place],
-            cost_change(pair.losses, place, i + 1, since, now),
-            loss_range(loss, moments.vectors).shift,
-            now.rows,
-            rounding,
-        )
+        fits(place, loss, since, known[i][place])
         for place, loss in enumerate(pair.losses.losses)
         for since, known in ((first, moments.losses), (early, moments.rounds))
     )
@@ -53,7 +56,8 @@ def _brier_adds_up(i: int, first: Totals, now: Totals, within: Range) -> bool:
     if now.paired is None:
         return True
     shift = within.shift - BITS if within.reach else 0
-    return _adds_up(now.paired.brier[i], first.brier[i] - now.brier[i], shift, now.rows, now.rows)
+    moved, rows = first.brier[i] - now.brier[i], now.counted
+    return _adds_up(now.paired.brier[i], moved, shift, rows, rows)
 
 
 def _adds_up(sums: Moments, moved: int, shift: int, rows: int, rounding: int) -> bool:

@@ -38,7 +38,8 @@ def recheck(pair: Fitted, scans: Iterable[BlockScan]) -> Iterator[str]:
 
 
 def _right(pair: Fitted, patch: Patch, held: list[Rows], places: list[Index]) -> Iterator[str]:
-    step, count = pair.resolved.step, sum(map(len, places))
+    both_sides = zip(held, places, strict=True)
+    step, count = pair.resolved.step, sum(_weight(rows, index) for rows, index in both_sides)
     if count != patch.rows:
         yield f"patch {patch.step} says {patch.rows} rows, but acts on {count}"
     own = _residual(held, places, patch.model, pair.n_classes)
@@ -62,8 +63,15 @@ def _residual(held: list[Rows], places: list[Index], model: int, d: int) -> Ints
     total: Ints = np.zeros(d, np.int64)
     for rows, index in zip(held, places, strict=True):
         assert rows.y is not None
-        total += label_sums(rows.y.take(index, axis=0), d) - score_sums(rows.f[model - 1], index)
+        some = None if rows.w is None else rows.w.take(index)
+        total += label_sums(rows.y.take(index, axis=0), d, some)
+        total -= score_sums(rows.f[model - 1], index, rows.w)
     return total
+
+
+def _weight(rows: Rows, index: Index) -> int:
+    """As how many rows some of them count."""
+    return len(index) if rows.w is None else int(rows.w.take(index).sum())
 
 
 def _calibrated(pair: Fitted, held: list[Rows], opened: Patch | None) -> Iterator[str]:

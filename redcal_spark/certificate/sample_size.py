@@ -94,7 +94,7 @@ def enough_rows(case: Case, delta: Fraction) -> Iterator[Check]:
         models=len(case.models),
         tuned=case.smallest_candidate,
     )
-    rows = Fraction(case.pair.rows)
+    rows = case.pair.effective
     for name, promise, bound in (
         ("rows_for_masses", "event masses stay below 2 eta", needed.masses),
         ("rows_for_losses", "losses rise by at most twice the bound", needed.losses),

@@ -27,7 +27,7 @@ from redcal_spark.cli.tables import (
     log_table,
     runs_table,
 )
-from redcal_spark.core.number_text import plural
+from redcal_spark.core.number_text import plain, plural
 from redcal_spark.core.problem import few_rows
 from redcal_spark.errors import UsageError
 from redcal_spark.model.audit import audit_rows
@@ -60,6 +60,8 @@ def check(options: argparse.Namespace) -> int:
     split = (
         "all labelled rows are fitted" if job.split is None else f"split by {job.split.column!r}"
     )
+    columns = job.problem.columns
+    weight = None if columns.weight is None else (columns.weight, columns.weight_unit)
     plan = {
         "input": job.input.name,
         "rows": rows,
@@ -67,6 +69,7 @@ def check(options: argparse.Namespace) -> int:
         "scores": list(layout.forms),
         "labels": layout.label,
         "split": split,
+        **({} if weight is None else {"weight": weight[0], "weight_unit": weight[1]}),
         "folder": os.getcwd(),
         "outputs": job.tables._asdict(),
     }
@@ -78,6 +81,8 @@ def check(options: argparse.Namespace) -> int:
         f"{options.config}: fine",
         f"  input    {job.input.name}{counted}, {layout.n_classes} classes",
         f"  split    {split}",
+        *([f"  segments {', '.join(columns.segments)}"] if columns.segments else []),
+        *([] if weight is None else [f"  weight   {weight[0]!r}, multiples of {plain(weight[1])}"]),
         f"  folder   {os.getcwd()}",  # where relative paths start
         *(f"  {'rows' if name == 'table' else name:<8} {table}" for name, table in tables),
     )

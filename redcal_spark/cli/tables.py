@@ -9,6 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from redcal_spark.certificate.certify import Certificate
+from redcal_spark.cli.segment_tables import segment_tables
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.metrics import Metrics, brier_words
 from redcal_spark.core.number_text import cost_texts, plural, share_text
@@ -46,7 +47,9 @@ def before_and_after(
         headings += [f"{SPLITS[split]}\nbefore", "\nafter"]
     table = columns_of([""], headings)
     columns = [metrics for pair in splits.values() for metrics in pair]
-    table.add_row("rows", *(f"{m.rows:,}" for m in columns))
+    table.add_row("rows", *(f"{m.totals.counted:,}" for m in columns))
+    if columns[0].totals.weights is not None:
+        table.add_row("sum of their weights", *(f"{m.rows:,}" for m in columns))
     for i, model in enumerate(models, 1):
         title = f"{brier_words(columns[0].binary)}, {model}"
         table.add_row(title, *(f"{float(m.usual_brier(i)):.4f}" for m in columns))
@@ -144,7 +147,11 @@ def audit_tables(
     audit: as `audit_rows` gives it. binary: scores are one column P(1), whose usual Brier score is
     half of that over both classes.
     """
-    both = columns_of([f"{audit['rows']:,} labelled rows"], models)
+    weights = audit.get("weights")
+    head = f"{audit['rows']:,} labelled rows"
+    if weights is not None:
+        head = f"{weights['rows']:,} labelled rows, weighted: they count as {audit['rows']:,}"
+    both = columns_of([head], models)
     usual = (x / 2 if binary else x for x in audit["brier"])
     both.add_row(brier_words(binary), *(f"{x:.4f}" for x in usual))
     shown: list[Shown] = [both]
@@ -162,6 +169,7 @@ def audit_tables(
             shown += _pairs(loss, loss["actions"], models, ("1", "2"))
         shown += _calibration(loss, audit["intervals"]["level"], models)
     shown += _coordinates(audit, models)
+    shown += segment_tables(audit, models)
     if "to_fix" in audit:
         shown += ["", *_to_fix(audit["to_fix"], audit["losses"], models)]
     return shown

@@ -15,6 +15,7 @@ from redcal_spark.config.values import (
     Cell,
     ColumnNames,
     Fraction,
+    Positive,
     Separator,
     Text,
     TextOrList,
@@ -111,6 +112,15 @@ class Input(Section):
         default=None, description="column that identifies a row; needed to join and hash"
     )
     label: Text = Field(description="the outcome: class index, class name, 0/1, or an array")
+    weight: Text | None = Field(
+        default=None, description="column of weights: a row of weight w counts as w rows"
+    )
+    weight_unit: Positive = Field(
+        default=1.0, description="weights are whole multiples of it: 0.1 for 0.3 and 2.5"
+    )
+    segments: Annotated[tuple[Text, ...], Field(min_length=1)] | None = Field(
+        default=None, description="columns whose values split the rows for measuring only"
+    )
     model_1: Scores | None = Field(
         default=None, description="scores of the first model: a column, one per class, or a table"
     )
@@ -184,6 +194,8 @@ class Input(Section):
         if reasons and data.get("id") is None:
             yield ("id",), f"is required {' and '.join(reasons)}"
         yield from repeats("classes", data.get("classes"))
+        yield from _weights(data)
+        yield from repeats("segments", data.get("segments"))
         sources: list[Any] = []
         for path, scores in given:
             *within, key = path
@@ -216,3 +228,10 @@ def _which_models(data: Mapping[str, Any]) -> Iterator[Refusal]:
             yield (key,), "input.models has every model by its name; leave this out"
     if isinstance(named, Mapping) and not 2 <= len(named) <= MAX_MODELS:
         yield ("models",), f"must have 2 to {MAX_MODELS} models, has {len(named)}"
+
+
+def _weights(data: Mapping[str, Any]) -> Iterator[Refusal]:
+    if data.get("weight") is None and data.get("weight_unit", 1) != 1:
+        yield ("weight_unit",), "says nothing without weight"
+    if data.get("weight") is not None and data["weight"] == data.get("label"):
+        yield ("weight",), "is the same column as label"

@@ -64,6 +64,13 @@ def _fraction(value: object) -> float:
     return number
 
 
+def _positive(value: object) -> float:
+    number = _number(value)
+    if not number > 0:
+        raise wrong("must be a number above 0")
+    return number
+
+
 def _auto_or_share(value: object) -> float | str:
     if value != "auto" and (isinstance(value, bool) or not isinstance(value, int | float)):
         raise wrong("must be auto or a number in (0, 1]")
@@ -121,6 +128,7 @@ def _cell(value: object) -> object:
 AnyText = Annotated[str, BeforeValidator(_any_text)]
 Text = Annotated[str, Field(min_length=1), BeforeValidator(_text)]
 Number = Annotated[float, BeforeValidator(_number)]
+Positive = Annotated[float, Field(gt=0), BeforeValidator(_positive)]
 Share = Annotated[float, Field(gt=0, le=1), BeforeValidator(_share)]
 Portion = Annotated[float, Field(gt=0, lt=1), BeforeValidator(_share)]
 Fraction = Annotated[float, Field(gt=0, lt=1), BeforeValidator(_fraction)]

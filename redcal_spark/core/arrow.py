@@ -72,19 +72,25 @@ def _is_of(data: Any, *packages: str) -> bool:
     return any(kind.__module__.partition(".")[0] in packages for kind in type(data).__mro__)
 
 
-def from_numpy(columns: Columns, scores: Sequence[Any], label: Any = None) -> pa.Table:
+def from_numpy(
+    columns: Columns, scores: Sequence[Any], label: Any = None, weight: Any = None
+) -> pa.Table:
     """Arrays as the columns that the reconciler was told of, one of scores for each model."""
     if len(scores) != columns.n_models:
         raise UsageError(
             f"{len(scores)} arrays of scores, and there are {columns.n_models} models: "
             f"{', '.join(columns.shown)}"
         )
+    if columns.segments:
+        raise UsageError("segments: are columns of a table; with arrays there are none")
     arrays = {
         _only(columns.scores(i)): _array(given, f"the scores of model {i}")
         for i, given in enumerate(scores, 1)
     }
     if label is not None:
         arrays[columns.label] = labels_of(label)
+    if weight is not None and columns.weight is not None:
+        arrays[columns.weight] = _array(weight, "the weights")
     lengths = {len(a) for a in arrays.values()}
     if len(lengths) > 1:
         sizes = ", ".join(f"{name}: {len(a)}" for name, a in arrays.items())

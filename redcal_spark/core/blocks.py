@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from redcal_spark.core.fixed_point import ONE, Floats, Grid
+from redcal_spark.core.fixed_point import ONE, Floats, Grid, Ints
 
 Codes = npt.NDArray[np.uint8]
 
@@ -19,11 +19,15 @@ class Block:
     """All models' scores on some rows and, where known, their labels.
 
     f: per model, int32, n x d. y: class indices (n), or vectors on the grid (n x d), or None.
+    w: weights, above 0; None where every row counts once. s: the hashes of the values of segment
+    columns, n x columns; None where there are none.
     fold: where `eta: auto` is asked for, what `core.folds` says of every fitting row (uint8).
     """
 
     f: tuple[Grid, ...]
     y: Grid | None = None
+    w: Ints | None = None
+    s: Ints | None = None
     fold: Codes | None = None
 
     @property
@@ -36,20 +40,26 @@ class Block:
 
     @property
     def nbytes(self) -> int:
-        others = (each.nbytes for each in (self.y, self.fold) if each is not None)
-        return sum(f.nbytes for f in self.f) + sum(others)
+        others = (self.y, self.w, self.s, self.fold)
+        return sum(a.nbytes for a in (*self.f, *others) if a is not None)
+
+    @property
+    def weight(self) -> int:
+        """As how many rows these count."""
+        return self.rows if self.w is None else int(self.w.sum())
 
     def take(self, rows: npt.NDArray[Any] | slice) -> Block:
         """The chosen rows: by slice (a view), mask or indices."""
         if isinstance(rows, np.ndarray) and rows.dtype == np.bool_:
             rows = np.flatnonzero(rows)
         if isinstance(rows, slice):
-            y = None if self.y is None else self.y[rows]
-            fold = None if self.fold is None else self.fold[rows]
-            return Block(tuple(f[rows] for f in self.f), y, fold)
-        y = None if self.y is None else self.y.take(rows, axis=0)
-        fold = None if self.fold is None else self.fold.take(rows)
-        return Block(tuple(f.take(rows, axis=0) for f in self.f), y, fold)
+            return Block(tuple(f[rows] for f in self.f), *self._each(lambda a: a[rows]))
+        others = self._each(lambda a: a.take(rows, axis=0))
+        return Block(tuple(f.take(rows, axis=0) for f in self.f), *others)
+
+    def _each(self, how: Callable[[Any], Any]) -> list[Any]:
+        others = (self.y, self.w, self.s, self.fold)
+        return [None if a is None else how(a) for a in others]
 
     def pieces(self, rows: int) -> list[Block]:
         """Views of at most so many rows each, to be worked on by several threads."""
@@ -59,13 +69,12 @@ class Block:
     def concat(cls, blocks: Sequence[Block]) -> Block:
         if len(blocks) == 1:
             return blocks[0]
-        y = fold = None
-        if blocks[0].y is not None:
-            y = np.concatenate([b.y for b in blocks if b.y is not None])
-        if blocks[0].fold is not None:
-            fold = np.concatenate([b.fold for b in blocks if b.fold is not None])
         models = zip(*(b.f for b in blocks), strict=True)
-        return cls(tuple(np.concatenate(parts) for parts in models), y, fold)
+        others = ([getattr(b, name) for b in blocks] for name in ("y", "w", "s", "fold"))
+        return cls(
+            tuple(np.concatenate(parts) for parts in models),
+            *(None if column[0] is None else np.concatenate(column) for column in others),
+        )
 
 
 def mean_block(block: Block) -> Block:
@@ -74,7 +83,7 @@ def mean_block(block: Block) -> Block:
     total = np.sum(block.f, axis=0, dtype=np.int64)
     mean, twice = total // models, 2 * (total % models)
     mean += (twice > models) | ((twice == models) & (mean & 1 == 1))
-    return Block((mean.astype(np.int32),) * models, block.y)
+    return Block((mean.astype(np.int32),) * models, block.y, block.w)
 
 
 def label_rows(y: Grid, n_classes: int) -> Floats:

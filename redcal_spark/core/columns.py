@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from redcal_spark.core.fixed_point import exact
 from redcal_spark.errors import InputError
 from redcal_spark.settings import MAX_CLASSES, setting
 
@@ -33,6 +35,14 @@ class Columns:
     id: str | None = None
     classes: tuple[str, ...] | None = None
     model_names: tuple[str, ...] | None = None
+    weight: str | None = None
+    weight_unit: float = 1.0
+    segments: tuple[str, ...] = ()
+
+    @property
+    def unit(self) -> Fraction:
+        """What weights are multiples of: the decimal that the user wrote."""
+        return exact(self.weight_unit)
 
     @property
     def n_models(self) -> int:
@@ -66,8 +76,8 @@ class Columns:
         return f"class {number}" if self.classes is None else self.classes[number]
 
     def names(self, *, label: bool) -> list[str]:
-        """Every column that is read, once."""
-        others = [self.label if label else None, self.id]
+        """Every column that is read, once: weights and segments with the labels."""
+        others = [self.label, self.weight, *self.segments, self.id] if label else [self.id]
         scores = [name for i in range(self.n_models) for name in self.of_model(i + 1)]
         names = [*scores, *others]
         return list(dict.fromkeys(name for name in names if name is not None))
@@ -130,7 +140,8 @@ def plan(
     label: LabelForm | None = None
     if labels:
         label, problem = _label_form(schema, columns, first)
-        problems += problem
+        problems += problem + _weight_problems(schema, columns, first)
+        problems += _segment_problems(schema, columns)
     if not problems:
         problems += _width_problems(columns, forms, widths, n_classes)
     if problems:
@@ -145,6 +156,29 @@ def _id_problems(schema: pa.Schema, columns: Columns) -> list[str]:
     if columns.id is None or not pa.types.is_nested(kind := schema.field(columns.id).type):
         return []
     return [f"id column {columns.id!r} has type {kind}; an id is one text, number or date"]
+
+
+def _weight_problems(
+    schema: pa.Schema, columns: Columns, first: pa.RecordBatch | None
+) -> list[str]:
+    if columns.weight is None or _is_number(kind := schema.field(columns.weight).type):
+        return []
+    shown = _such_as(columns.weight, first)
+    return [f"weight column {columns.weight!r} has type {kind}; weights are numbers{shown}"]
+
+
+def _segment_problems(schema: pa.Schema, columns: Columns) -> list[str]:
+    def fine(kind: pa.DataType) -> bool:
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        whole = pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_date(kind)
+        return bool(whole or is_text(kind) or pa.types.is_null(kind))
+
+    return [
+        f"segment column {name!r} has type {schema.field(name).type}; segments are values of text, "
+        "whole numbers, true and false, or dates"
+        for name in columns.segments
+        if not fine(schema.field(name).type)
+    ]
 
 
 def listed(names: Sequence[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from redcal_spark.core.reading import BadRows
 from redcal_spark.core.roles import UNKNOWN, Roles
 from redcal_spark.core.serving import Serving
 from redcal_spark.core.tuned import Tuned
+from redcal_spark.core.weights import Weights
 from redcal_spark.errors import InputError
 
 
@@ -39,6 +41,14 @@ class Fitted:
     log: PatchLog
     zero_calibrations: int
     tuned: Tuned | None = None
+    weights: Weights | None = None  # of the fitting rows, whose sum is `rows`
+
+    @property
+    def effective(self) -> Fraction:
+        """As many rows of equal weight would say as much as those it was fitted on."""
+        if self.weights is None:
+            return Fraction(self.rows)
+        return Fraction(self.rows**2, self.weights.squares)
 
     @property
     def rules(self) -> Rules:

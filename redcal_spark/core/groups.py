@@ -10,13 +10,17 @@ from redcal_spark.core.additive import Additive
 from redcal_spark.core.events import Disagreement
 from redcal_spark.core.fixed_point import Ints
 from redcal_spark.core.kernel import Events, Index, Rules
+from redcal_spark.core.weights import counted
 
 COUNTS_AT_MOST = 1 << 20  # numbers of the table groups x events: 8 MB
 
 
 @dataclass(frozen=True, eq=False)
 class Groups(Additive):
-    """How many rows every group has (rows), and how many of them are in every event (counts)."""
+    """How many rows every group has (rows), and how many of them are in every event (counts).
+
+    What is held counts a row once, whatever its weight; what decides counts it as often as it says.
+    """
 
     rows: Ints
     counts: Ints  # group x event, the events of all losses and pairs one after another
@@ -53,14 +57,18 @@ class Grouping:
             numbers = numbers * self.n_groups // self.n_events
         return numbers
 
-    def count(self, groups: Index, events: Events, into: Groups) -> None:
-        """Add rows to what is known of the groups, in place."""
+    def count(self, groups: Index, events: Events, into: Groups, w: Ints | None = None) -> None:
+        """Add rows to what is known of the groups, in place: in an event, each counts w times."""
         into.rows[:] += np.bincount(groups, minlength=self.n_groups)
         for line, codes in enumerate(_lines(events)):
             hit = np.flatnonzero(codes != self.losses.no_event)
             places = groups.take(hit) * self.n_events + codes.take(hit) + self.offsets[line]
-            found, times = np.unique(places, return_counts=True)
-            into.counts.reshape(-1)[found] += times
+            if w is None:
+                some, times = np.unique(places, return_counts=True)
+            else:
+                some, there = np.unique(places, return_inverse=True)
+                times = counted(there, len(some), w.take(hit))
+            into.counts.reshape(-1)[some] += times
 
     def number(self, event: Disagreement) -> int:
         """The place of an event among all."""

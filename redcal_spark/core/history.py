@@ -13,6 +13,7 @@ from redcal_spark.core.moves import with_moves
 from redcal_spark.core.paired import NOWHERE, Paired, Pairing, Range, brier_ranges
 from redcal_spark.core.patches import Patch
 from redcal_spark.core.rows import Rows
+from redcal_spark.core.segment_numbers import SegmentTracker
 
 POINTS = 200  # of a calibration everywhere, evenly spaced
 ROWS_MEASURED = 10**8  # a calibration of very many rows gets fewer points
@@ -79,8 +80,8 @@ def history(
     fitted: how many rows the log was fitted on, which decides where to measure: by default `start`
     is of these. holdout: the rows are none of them, and what changed is paired row by row.
     """
-    cut = segments(log, start.rows if fitted is None else fitted)
-    measured = Measured(cut, rules, start.optimum.shape[1], holdout is not None)
+    cut = segments(log, start.counted if fitted is None else fitted)
+    measured = Measured(cut, rules, start.optimum.shape[1], holdout)
 
     def replayed(scan: BlockScan) -> list[Totals]:
         return measured.changes(scan.active, scan.own_classified())
@@ -93,15 +94,22 @@ class Holdout:
     """What must be known of holdout rows, whether or not the log touches any."""
 
     vectors: bool  # labels are vectors
+    heaviest: int = 1  # the largest weight
 
 
 class Measured:
     """A log in segments, ready to be replayed on blocks of rows."""
 
-    def __init__(self, cut: Sequence[Sequence[Patch]], rules: Rules, d: int, paired: bool):
+    def __init__(
+        self, cut: Sequence[Sequence[Patch]], rules: Rules, d: int, holdout: Holdout | None
+    ):
         self.cut = cut
         self.rules = rules
-        self.ranges = brier_ranges(cut, d, rules.binary) if paired else None
+        self.ranges: list[Range] | None = None
+        if holdout is not None:
+            self._heaviest = holdout.heaviest
+            ranges = brier_ranges(cut, d, rules.binary)
+            self.ranges = [within.times(holdout.heaviest) for within in ranges]
 
     def changes(self, block: Block, classified: Classified | None = None) -> list[Totals]:
         """What every segment changed on some rows.
@@ -110,10 +118,15 @@ class Measured:
         or all rows of a calibration everywhere.
         """
         rows = Rows(block, self.rules, classified)
+        tracker = None
+        if block.s is not None:
+            heaviest = None if self.ranges is None else self._heaviest
+            tracker = SegmentTracker(block, rows, heaviest)
         if self.ranges is None:
-            return [_advance(segment, rows) for segment in self.cut]
-        pairing, cut = Pairing(block, rows), zip(self.cut, self.ranges, strict=True)
-        changes = [_advance(segment, rows, pairing, within) for segment, within in cut]
+            return [_advance(segment, rows, tracker) for segment in self.cut]
+        pairing = Pairing(block, rows, self._heaviest)
+        cut = zip(self.cut, self.ranges, strict=True)
+        changes = [_advance(segment, rows, tracker, pairing, within) for segment, within in cut]
         return changes and [*changes[:-1], with_moves(changes[-1], pairing.first, rows)]
 
 
@@ -148,12 +161,13 @@ def points(
 def _advance(
     segment: Sequence[Patch],
     rows: Rows,
+    tracker: SegmentTracker | None,
     pairing: Pairing | None = None,
     within: Range = NOWHERE,
 ) -> Totals:
     """Apply a segment; returns what it changed."""
     index = rows.may_touch(segment[0])
-    before = _measure(rows, index)
+    before = _measure(rows, index, tracker)
 
     def act() -> None:
         for patch in segment:
@@ -162,11 +176,12 @@ def _advance(
 
     if pairing is None:
         act()
-        return _measure(rows, index) - before
+        return _measure(rows, index, tracker) - before
     paired = pairing.change(segment, within, rows, index, act)
-    return replace(_measure(rows, index) - before, paired=paired)
+    return replace(_measure(rows, index, tracker) - before, paired=paired)
 
 
-def _measure(rows: Rows, index: Index) -> Totals:
+def _measure(rows: Rows, index: Index, tracker: SegmentTracker | None) -> Totals:
     known = [a.take(index, axis=1) for a in rows.actions], rows.events.take(index, axis=2)
-    return measure(rows.current(index), rows.rules, known)
+    totals = measure(rows.current(index), rows.rules, known)
+    return totals if tracker is None else replace(totals, segments=tracker.sums(rows, index))

@@ -17,6 +17,7 @@ from redcal_spark.core.events import Pair, pairs_of
 from redcal_spark.core.fixed_point import Floats, Ints
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.responses import Actions, Scores, best_response, cheapest
+from redcal_spark.core.weights import counted
 
 Index = npt.NDArray[np.intp]
 Events = Actions  # loss x pair x row: a1 * K + a2, or the losses' `no_event`
@@ -147,7 +148,8 @@ def gap_counts(block: Block, rules: Rules) -> Ints:
     part = rules.coordinates
     for place, (i, j) in enumerate(rules.pairs if rules.gap is not None else ()):
         far = np.abs(block.f[i - 1][:, part] - block.f[j - 1][:, part]) > rules.gap
-        counts[place, part] = np.count_nonzero(far, axis=0)
+        w = block.w
+        counts[place, part] = np.count_nonzero(far, axis=0) if w is None else np.dot(w, far)
     return counts
 
 
@@ -158,15 +160,16 @@ def active(block: Block, events: Events, rules: Rules) -> Index:
     return np.flatnonzero((events != rules.losses.no_event).any(axis=(0, 1)))
 
 
-def event_counts(events: Events, losses: LossFamily) -> list[Ints]:
-    """Rows of every event: one pair x K x K array per loss."""
+def event_counts(events: Events, losses: LossFamily, w: Ints | None = None) -> list[Ints]:
+    """Rows of every event, each counted w times: one pair x K x K array per loss."""
     counts = []
     for loss, lines in zip(losses.losses, events, strict=True):
         k = loss.n_actions
         count = np.empty((len(lines), k, k), np.int64)
         for place, codes in enumerate(lines):
-            hit = codes.take(np.flatnonzero(codes != losses.no_event))  # a mask is slower by far
-            count[place] = np.bincount(hit, minlength=k * k).reshape(k, k)
+            hit = np.flatnonzero(codes != losses.no_event)  # a mask is slower by far
+            some = None if w is None else w.take(hit)
+            count[place] = counted(codes.take(hit), k * k, some).reshape(k, k)
         counts.append(count)
     return counts
 
@@ -200,10 +203,10 @@ def scan(
 ) -> BlockScan:
     actions, events = known or classify(block, rules)
     if everywhere:
-        return BlockScan(event_counts(events, rules.losses), block, (actions, events))
+        return BlockScan(event_counts(events, rules.losses, block.w), block, (actions, events))
     index = active(block, events, rules)
     chosen = [a.take(index, axis=1) for a in actions], events.take(index, axis=2)
     # for Reconcile rows are chosen by their scores; else every event is among the chosen
-    counted = events if rules.gap is not None else chosen[1]
-    counts = event_counts(counted, rules.losses)
-    return BlockScan(counts, block.take(index), chosen)
+    kept = block.take(index)
+    seen, w = (events, block.w) if rules.gap is not None else (chosen[1], kept.w)
+    return BlockScan(event_counts(seen, rules.losses, w), kept, chosen)

@@ -29,7 +29,9 @@ from redcal_spark.core.kernel import (
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.paired import Paired
 from redcal_spark.core.responses import Actions
+from redcal_spark.core.segments import SegmentSums
 from redcal_spark.core.sums import cell_label_sums, cell_score_sums
+from redcal_spark.core.weights import Weights, counted, summed, weighted_squares
 
 PAIR_NUMBERS = 1 << 22  # label sums by pairs of actions, of all losses together: 32 MB a task
 
@@ -38,6 +40,7 @@ PAIR_NUMBERS = 1 << 22  # label sums by pairs of actions, of all losses together
 class Totals(Additive):
     """Sums over rows: integers that add up and can be taken away again.
 
+    rows: the sum of the weights, where rows have weights: all else counts them so, too.
     brier: per model the sum of squared errors, in units of 2^-52.
     pairs, events: per loss, pair x a1 x a2: rows on which a pair of models has these best
     responses, rows in this event. apart, in_event: per loss, rows on which not all models have the
@@ -47,6 +50,8 @@ class Totals(Additive):
     pair_labels: only for an audit, per loss, pair x a1 x a2 x class: label sums by both best
     responses. Empty for a loss that is too large for it.
     paired: only of holdout rows in a history: what the patches so far changed, row by row.
+    weights: what a scan saw of them; None where every row counts once.
+    segments: sums by the values of segment columns, where there are any.
     touched, moves, move_labels: only of these, and only after the last patch. touched: rows whose
     scores changed, of model 1, of model 2 and of either. moves: of these, per model and loss, rows
     by their action before and after; move_labels: their label sums, as in pair_labels.
@@ -64,9 +69,28 @@ class Totals(Additive):
     gaps: Ints
     pair_labels: tuple[Ints, ...] = ()
     paired: Paired | None = None
+    weights: Weights | None = None
+    segments: SegmentSums | None = None
     touched: tuple[Ints, ...] = ()
     moves: tuple[Ints, ...] = ()
     move_labels: tuple[Ints, ...] = ()
+
+    @property
+    def counted(self) -> int:
+        """The rows themselves, whatever their weights."""
+        return self.rows if self.weights is None else self.weights.rows
+
+    @property
+    def heaviest(self) -> int:
+        """The largest weight."""
+        return 1 if self.weights is None else self.weights.largest
+
+    @property
+    def effective(self) -> Fraction:
+        """As many rows of equal weight would say as much."""
+        if self.weights is None:
+            return Fraction(self.rows)
+        return Fraction(self.rows**2, self.weights.squares)
 
     def residuals(self, model: int) -> Ints:
         """Sums of y - f, cell x class."""
@@ -101,62 +125,74 @@ def measure(
     known: their actions and events; counts: rows of every event. Both where they were computed.
     """
     assert block.y is not None
-    losses, d, y = rules.losses, block.n_classes, block.y
+    losses, d, y, w = rules.losses, block.n_classes, block.y, block.w
     actions, events = known or classify(block, rules)
-    pairs, different = pair_counts(actions, losses)
-    counts = event_counts(events, losses) if counts is None else counts
+    pairs, different = pair_counts(actions, losses, w)
+    counts = event_counts(events, losses, w) if counts is None else counts
     return Totals(
-        block.rows,
-        tuple(brier_sum(f, y) for f in block.f),
+        block.weight,
+        tuple(brier_sum(f, y, w) for f in block.f),
         tuple(pairs),
         tuple(counts),
         different,
-        event_rows(events, counts, losses),
-        tuple(cell_label_sums(a, y, d, losses) for a in actions),
-        tuple(cell_score_sums(a, f, losses) for a, f in zip(actions, block.f, strict=True)),
-        optimal_label_sums(y, d, losses),
+        event_rows(events, counts, losses, w),
+        tuple(cell_label_sums(a, y, d, losses, w) for a in actions),
+        tuple(cell_score_sums(a, f, losses, w) for a, f in zip(actions, block.f, strict=True)),
+        optimal_label_sums(y, d, losses, w),
         gap_counts(block, rules),
-        pair_label_sums(actions, y, d, losses) if audit else (),
+        pair_label_sums(actions, y, d, losses, w) if audit else (),
     )
 
 
-def pair_counts(actions: Sequence[Actions], losses: LossFamily) -> tuple[list[Ints], Ints]:
+def pair_counts(
+    actions: Sequence[Actions], losses: LossFamily, w: Ints | None = None
+) -> tuple[list[Ints], Ints]:
     """Rows by the actions of every pair of models, per loss; and those where not all are alike."""
     pairs = pairs_of(len(actions))
     counts, differ = [], np.zeros(len(losses), np.int64)
     for place, loss in enumerate(losses.losses):
-        k, own = loss.n_actions, [a[place] for a in actions]
+        k, own, some = loss.n_actions, [a[place] for a in actions], w
         count = np.zeros((len(pairs), k, k), np.int64)
         if len(pairs) > 1:  # most rows are alike in all pairs: they are counted once
             different = apart(np.stack(own))
-            alike = np.bincount(own[0], minlength=k)
-            own = [a.take(different) for a in own]
-            alike -= np.bincount(own[0], minlength=k)
+            alike = counted(own[0], k, w)
+            own, some = [a.take(different) for a in own], None if w is None else w.take(different)
+            alike -= counted(own[0], k, some)
             count[:, np.arange(k), np.arange(k)] = alike
         wide = [a.astype(np.intp) for a in own]
         for pair, (i, j) in enumerate(pairs):
-            both = np.bincount(wide[i - 1] * k + wide[j - 1], minlength=k * k)
+            both = counted(wide[i - 1] * k + wide[j - 1], k * k, some)
             count[pair] += both.reshape(k, k)
         counts.append(count)
         alone = count[0]
-        differ[place] = len(own[0]) if len(pairs) > 1 else alone.sum() - np.trace(alone)
+        if len(pairs) == 1:
+            differ[place] = alone.sum() - np.trace(alone)
+        else:
+            differ[place] = len(own[0]) if some is None else some.sum()
     return counts, differ
 
 
-def event_rows(events: Events, counts: Sequence[Ints], losses: LossFamily) -> Ints:
+def event_rows(
+    events: Events, counts: Sequence[Ints], losses: LossFamily, w: Ints | None = None
+) -> Ints:
     """Per loss, rows in an event of some pair. counts: rows of every event."""
     if events.shape[1] == 1:  # a row is in one event of a pair at most
         return np.array([count.sum() for count in counts], np.int64)
     in_some = (events != losses.no_event).any(axis=1)
-    rows: Ints = np.count_nonzero(in_some, axis=1).astype(np.int64)
+    rows: Ints = np.count_nonzero(in_some, axis=1).astype(np.int64) if w is None else in_some @ w
     return rows
 
 
-def brier_sum(f: Grid, y: Grid) -> int:
+def brier_sum(f: Grid, y: Grid, w: Ints | None = None) -> int:
     """The exact sum of squared errors in units of 2^-52."""
     total = 0
     for part in chunks(len(f), 4 * f.shape[1]):
-        if y.ndim == 2:
+        if w is not None:
+            error = f[part] - (y[part] if y.ndim == 2 else 0)
+            if y.ndim == 1:
+                error[np.arange(len(error)), y[part]] -= ONE
+            total += weighted_squares(error, w[part])
+        elif y.ndim == 2:
             total += sum_of_squares(f[part] - y[part])
         else:  # (f - ONE)^2 = f^2 - 2 ONE f + ONE^2 where the label is, f^2 elsewhere
             rows, d = part.stop - part.start, f.shape[1]
@@ -165,10 +201,10 @@ def brier_sum(f: Grid, y: Grid) -> int:
     return total
 
 
-def optimal_label_sums(y: Grid, d: int, losses: LossFamily) -> Ints:
+def optimal_label_sums(y: Grid, d: int, losses: LossFamily, w: Ints | None = None) -> Ints:
     """Label sums per cell for a decision maker who knows y."""
     if y.ndim == 1:  # all rows of a class have the same best action
-        counts = np.bincount(y, minlength=d) * ONE
+        counts = counted(y, d, w) * ONE
         sums = np.zeros((losses.n_cells, d), np.int64)
         for place, loss in enumerate(losses.losses):
             best = losses.offsets[place] + loss.quantised.argmin(axis=0)  # the first on ties
@@ -176,12 +212,13 @@ def optimal_label_sums(y: Grid, d: int, losses: LossFamily) -> Ints:
         return sums
     sums = np.zeros((losses.n_cells, d), np.int64)
     for part in chunks(len(y), losses.n_cells):
-        sums += cell_label_sums(respond(label_rows(y[part], d), losses), y[part], d, losses)
+        some = None if w is None else w[part]
+        sums += cell_label_sums(respond(label_rows(y[part], d), losses), y[part], d, losses, some)
     return sums
 
 
 def pair_label_sums(
-    actions: Sequence[Actions], y: Grid, d: int, losses: LossFamily
+    actions: Sequence[Actions], y: Grid, d: int, losses: LossFamily, w: Ints | None = None
 ) -> tuple[Ints, ...]:
     """Label sums by the actions of every pair of models, per loss, as far as PAIR_NUMBERS goes."""
     by_loss, left, pairs = [], PAIR_NUMBERS, pairs_of(len(actions))
@@ -192,17 +229,16 @@ def pair_label_sums(
             continue
         left -= len(pairs) * k * k * d
         own = [a[place].astype(np.intp) for a in actions]
-        both = [_label_sums(own[i - 1] * k + own[j - 1], k * k, y, d) for i, j in pairs]
+        both = [_label_sums(own[i - 1] * k + own[j - 1], k * k, y, d, w) for i, j in pairs]
         by_loss.append(np.stack(both).reshape(len(pairs), k, k, d))
     return tuple(by_loss)
 
 
-def _label_sums(group: Index, groups: int, y: Grid, d: int) -> Ints:
+def _label_sums(group: Index, groups: int, y: Grid, d: int, w: Ints | None) -> Ints:
     """Label sums by group."""
     if y.ndim == 1:
-        return np.bincount(group * d + y, minlength=groups * d).astype(np.int64) * ONE
-    columns = (np.bincount(group, y[:, j], minlength=groups) for j in range(d))
-    return np.stack(list(columns), axis=1).astype(np.int64)  # exact, for a batch is small
+        return counted(group * d + y, groups * d, w) * ONE
+    return np.stack([summed(group, y[:, j], groups, w) for j in range(d)], axis=1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,12 +25,14 @@ def with_moves(change: Totals, first: Sequence[Actions], rows: Rows) -> Totals:
     for before, after, touched in zip(first, rows.actions, rows.touched, strict=True):
         index = np.flatnonzero(touched)
         both = [actions.take(index, axis=1) for actions in (before, after)]
+        w = None if rows.w is None else rows.w.take(index)
         # a row before and after are as two models: one pair of them
-        counts += [count[0] for count in pair_counts(both, losses)[0]]
-        sums = pair_label_sums(both, rows.y[index], d, losses)
+        counts += [count[0] for count in pair_counts(both, losses, w)[0]]
+        sums = pair_label_sums(both, rows.y[index], d, losses, w)
         labels += [x[0] if x.size else np.zeros((0, 0, d), np.int64) for x in sums]
     either = np.logical_or.reduce(rows.touched)
-    many = np.array([np.count_nonzero(t) for t in (*rows.touched, either)], np.int64)
+    w = np.ones(len(rows), np.int64) if rows.w is None else rows.w
+    many = np.array([w[t].sum() for t in (*rows.touched, either)], np.int64)
     return replace(change, touched=(many,), moves=tuple(counts), move_labels=tuple(labels))
 
 

@@ -14,6 +14,11 @@ def plural(count: int, one: str, many: str | None = None) -> str:
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
+def plain(value: float) -> str:
+    """A number as people write it: all its digits, and no `.0`."""
+    return repr(float(value)).removesuffix(".0")
+
+
 def share_text(value: Value) -> str:
     """A share in per cent; what is there is never shown as nothing, and not all as all."""
     percent = float(value) * 100

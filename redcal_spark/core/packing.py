@@ -6,6 +6,7 @@ import json
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import astuple
 from itertools import count, takewhile
 from typing import Any
 
@@ -18,7 +19,9 @@ from redcal_spark.core.metrics import Totals
 from redcal_spark.core.paired import Moments, Paired
 from redcal_spark.core.patch_effects import PatchEffect
 from redcal_spark.core.reading import BadRows
-from redcal_spark.core.scan import ScanResult, SplitResult
+from redcal_spark.core.scan import COUNTS, ScanResult, SplitResult
+from redcal_spark.core.segments import SegmentSums
+from redcal_spark.core.weights import Weights
 from redcal_spark.errors import RunError, ScratchError
 
 DAMAGED = "a packed block is damaged: its checksum does not fit"
@@ -71,7 +74,7 @@ def unpack(packed: Any) -> tuple[dict[str, Any], dict[str, Array]]:
 def packed_parts(block: Block) -> list[Any]:
     """A block in pieces of bytes, to be written one after another."""
     arrays: dict[str, Any] = {f"f{i}": f for i, f in enumerate(block.f, 1)}
-    arrays |= {"y": block.y, "fold": block.fold}
+    arrays |= {"y": block.y, "w": block.w, "s": block.s, "fold": block.fold}
     return _parts({}, {name: array for name, array in arrays.items() if array is not None})
 
 
@@ -83,14 +86,12 @@ def unpack_block(packed: Any) -> Block:
     _, arrays = unpack(packed)
     models = takewhile(arrays.__contains__, (f"f{i}" for i in count(1)))
     f = tuple(arrays[name] for name in models)
-    return Block(f, arrays.get("y"), arrays.get("fold"))
+    return Block(f, *map(arrays.get, ("y", "w", "s", "fold")))
 
 
 def gathered_parts(gathered: ScanResult) -> tuple[dict[str, Any], dict[str, Array]]:
     """The counts of a scan as plain data and arrays; not its active rows."""
-    data: dict[str, Any] = {
-        name: getattr(gathered, name) for name in ("rows", "unlabelled", "unused", "bad", "off_sum")
-    }
+    data: dict[str, Any] = {name: getattr(gathered, name) for name in COUNTS}
     data["problems"] = gathered.problems.to_json()
     arrays: dict[str, Array] = {}
     for name, part in (("fit", gathered.fit), ("holdout", gathered.holdout)):
@@ -149,6 +150,10 @@ def _counts(totals: Totals) -> dict[str, Any]:
         data["paired"] = {"vectors": totals.paired.vectors} | {
             name: _texts(getattr(totals.paired, name)) for name in PAIRED
         }
+    if totals.weights is not None:
+        data["weights"] = [str(number) for number in astuple(totals.weights)]
+    if totals.segments is not None:
+        data["segments"] = totals.segments.to_json()
     return data
 
 
@@ -157,7 +162,10 @@ def _totals(data: Mapping[str, Any], arrays: Mapping[str, Array], prefix: str) -
     paired = data.get("paired")
     if paired is not None:
         paired = Paired(paired["vectors"], *(_moments(paired[name]) for name in PAIRED))
-    return Totals.from_arrays(arrays, prefix, rows=data["rows"], brier=brier, paired=paired)
+    weights = Weights(*map(int, data["weights"])) if "weights" in data else None
+    segments = SegmentSums.from_json(data["segments"]) if "segments" in data else None
+    others = {"paired": paired, "weights": weights, "segments": segments}
+    return Totals.from_arrays(arrays, prefix, rows=data["rows"], brier=brier, **others)
 
 
 def _texts(sums: Any) -> list[Any]:

@@ -4,6 +4,7 @@ x is, row by row, the decision loss after minus before (on the quantised loss) o
 before minus after. It lies between -R and R, R a power of two, and is kept as the integer
 z = floor(x 2^26 / R), at most 2^26 in size. Sums of z and z^2 are all that an interval needs; they
 are integers, the same in any order, on any engine. A row that nothing touched has x = 0.
+Where rows have weights, w x takes the place of x, and R is for the largest weight.
 """
 
 from __future__ import annotations
@@ -41,6 +42,10 @@ class Range:
     @property
     def shift(self) -> int:
         return (max(self.reach, 1) - 1).bit_length()
+
+    def times(self, weight: int) -> Range:
+        """Of w x, for weights up to this."""
+        return Range(self.reach * weight, self.bits)
 
     @property
     def length(self) -> Fraction:
@@ -124,8 +129,10 @@ class Paired(Additive):
 class Pairing:
     """The rows of a block as they were, to pair with what a log makes of them."""
 
-    def __init__(self, block: Block, rows: Rows):
+    def __init__(self, block: Block, rows: Rows, heaviest: int = 1):
+        """heaviest: the largest weight of all holdout rows, here or elsewhere."""
         assert block.y is not None
+        self._heaviest = heaviest
         self._f = block.f  # `rows` has copies
         self.first = [actions.copy() for actions in rows.actions]
         self._start: list[Actions] | None = None  # when the first round started
@@ -158,11 +165,14 @@ class Pairing:
     def _standing(self, i: int, rows: Rows, index: Index, moved: Index) -> Paired:
         """How the rows stand under model i + 1, compared with how they were."""
         assert rows.y is not None
-        losses, y = rows.rules.losses.losses, rows.y
+        losses, y, w = rows.rules.losses.losses, rows.y, rows.w
 
         def against(before: Sequence[Actions]) -> tuple[Moments, ...]:
             return tuple(
-                loss_moments(loss, before[i][place], rows.actions[i][place], y, index)
+                loss_moments(
+                    *(loss, before[i][place], rows.actions[i][place], y, index),
+                    *(w, self._heaviest),
+                )
                 for place, loss in enumerate(losses)
             )
 
@@ -173,26 +183,55 @@ class Pairing:
         rounds = none = (Moments(),) * len(losses)
         if self._start is not None:
             rounds = whole if self._start is self.first else against(self._start)
-        brier = _brier_moments(self._f[i], rows.f[i], y, moved, self._within[i])
+        brier = _brier_moments(self._f[i], rows.f[i], y, moved, w, self._within[i])
         return Paired(y.ndim == 2, own(whole, none), own(rounds, none), own(brier, Moments()))
 
 
-def loss_moments(loss: Loss, before: Actions, after: Actions, y: Grid, index: Index) -> Moments:
+def loss_moments(
+    loss: Loss,
+    before: Actions,
+    after: Actions,
+    y: Grid,
+    index: Index,
+    w: Ints | None = None,
+    heaviest: int = 1,
+) -> Moments:
     """Of loss after minus before; only rows whose action changed have any."""
     moved = index[before[index] != after[index]]
-    moments, shift, costs = Moments(), loss_range(loss, y.ndim == 2).shift, loss.quantised
+    moments, costs = Moments(), loss.quantised
+    within = loss_range(loss, y.ndim == 2).times(heaviest)
     for part in chunks(len(moved), costs.shape[1] if y.ndim == 2 else 1):
         rows = moved[part]
-        old, new = before[rows].astype(np.intp), after[rows].astype(np.intp)
-        if y.ndim == 1:
-            z = (costs[new, y[rows]] - costs[old, y[rows]]) << BITS - shift
-        else:  # below 2^62 in all, by the choice of G
-            z = np.einsum("ij,ij->i", costs[new] - costs[old], y[rows].astype(np.int64)) >> shift
+        some = None if w is None else w[rows]
+        z = loss_changes(loss, before[rows], after[rows], y[rows], some, within)
         moments += Moments.of(z)
     return moments
 
 
-def _brier_moments(before: Grid, after: Grid, y: Grid, index: Index, within: Range) -> Moments:
+def loss_changes(
+    loss: Loss, before: Actions, after: Actions, y: Grid, w: Ints | None, within: Range
+) -> Ints:
+    """z of every row: its loss after minus before, times its weight."""
+    costs, old, new = loss.quantised, before.astype(np.intp), after.astype(np.intp)
+    if y.ndim == 1:
+        x: Ints = (costs[new, y] - costs[old, y]) << BITS
+    else:  # below 2^62 in all, by the choice of G
+        x = np.einsum("ij,ij->i", costs[new] - costs[old], y.astype(np.int64))
+    if w is None:
+        return x >> within.shift
+    return _weighted(x, w, within.reach << BITS, within.shift)
+
+
+def _weighted(x: Ints, w: Ints, reach: int, shift: int) -> Ints:
+    """floor(w x / 2^shift); reach: what w x is at most, in size."""
+    wide = x if reach < 1 << 62 else x.astype(object)
+    exact: Ints = (wide * w >> shift).astype(np.int64)
+    return exact
+
+
+def _brier_moments(
+    before: Grid, after: Grid, y: Grid, index: Index, w: Ints | None, within: Range
+) -> Moments:
     """Of the Brier score before minus after: a difference of squares is a product.
 
     A product has 52 bits, and there are up to 2^14 of them: they are added up by halves.
@@ -211,7 +250,11 @@ def _brier_moments(before: Grid, after: Grid, y: Grid, index: Index, within: Ran
         both *= one - two
         high = (both >> BITS).sum(axis=1)
         low = (both & ONE - 1).sum(axis=1)
-        if shift <= BITS:
+        if w is not None:
+            small = within.reach < 1 << 62
+            x = (high if small else high.astype(object)) * ONE + low
+            z = _weighted(x, w[rows], within.reach, shift)
+        elif shift <= BITS:
             z = (high << BITS - shift) + (low >> shift)
         else:
             z = high + (low >> BITS) >> shift - BITS

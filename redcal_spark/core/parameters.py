@@ -124,7 +124,10 @@ class Parameters:
         return ("calibrate",) if self.calibrates_only else ("reconcile", "calibrate")
 
     def resolve(self, rows: int, classes: int) -> Resolved:
-        """The exact numbers for this many fitting rows and classes."""
+        """The exact numbers for this many fitting rows and classes.
+
+        rows: with weights as many as would say as much, rounded down.
+        """
         if self.eta == "auto":
             raise UsageError("eta: 'auto' stands for no number before it was chosen")
         alpha = None if self.alpha is None else exact(self.alpha)

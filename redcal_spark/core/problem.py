@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
@@ -19,7 +19,8 @@ from redcal_spark.core.metrics import Totals
 from redcal_spark.core.number_text import plural
 from redcal_spark.core.parameters import Parameters
 from redcal_spark.core.reading import MISSING
-from redcal_spark.core.scan import Scanner, ScanResult
+from redcal_spark.core.scan import Scanner, ScanResult, check_weight
+from redcal_spark.core.segments import MOST, check_values
 from redcal_spark.core.splits import Split
 from redcal_spark.core.tuned import Tuned
 from redcal_spark.errors import InputError, ScoreWarning, UsageError, warn
@@ -84,18 +85,13 @@ class Problem:
         """Refuse data that cannot be fitted; tell what is odd."""
         self.check_readable(gathered, where)
         if not gathered.fit.rows and not self.new_rows:
-            raise InputError(
-                f"{where} has no rows to fit on: of {gathered.rows:,} rows "
-                f"{gathered.unlabelled:,} have no label and {gathered.bad:,} cannot be used"
-                + (
-                    f"; the split holds out {gathered.holdout.rows:,} and leaves "
-                    f"{gathered.unused:,} unused"
-                    if gathered.holdout.rows or gathered.unused
-                    else ""
-                )
-            )
+            raise InputError(f"{where} has no rows to fit on: {_none_left(gathered)}")
         if gathered.rows >= MAX_ROWS:
             raise InputError(f"{where} has {gathered.rows:,} rows; exact sums need fewer than 2^37")
+        for part in gathered.parts.values():
+            check_weight(part.rows, where, self.columns.weight)
+            if part.totals.segments is not None:
+                check_values(self.columns.segments, part.totals.segments, where)
         if gathered.off_sum:
             warn(
                 f"{where}: on {gathered.off_sum:,} of {gathered.rows:,} rows the scores of a model "
@@ -121,16 +117,47 @@ class Problem:
         Of parameters that are still to be chosen nothing can be said, of labels once.
         """
         totals, doubts = gathered.fit.totals, list[str | None]()
+        rows = int(totals.effective)
         if self.tuned is None:
             doubts.append(one_class(totals, self.columns.classes))
+            doubts += self._too_many_values(gathered)
         if not self.parameters.tunes:
-            doubts.insert(0, few_rows(self.parameters, totals.rows))
-            doubts.append(beta_warning(self.parameters, totals.rows))
+            doubts.insert(0, few_rows(self.parameters, rows))
+            doubts.append(beta_warning(self.parameters, rows))
         return [text for text in doubts if text is not None]
+
+    def _too_many_values(self, gathered: ScanResult) -> Iterator[str]:
+        """Segment columns of which not all values are told apart."""
+        both = (gathered.fit.totals + gathered.holdout.totals).segments
+        if both is None:
+            return
+        for name, known in zip(self.columns.segments, both.sums, strict=True):
+            if len(known) > MOST:
+                yield (
+                    f"segment column {name!r} has {len(known):,} values: the {MOST - 1} with most "
+                    "rows are told apart, the others are put together"
+                )
 
     def chosen(self, tuned: Tuned) -> Problem:
         """The same with the eta and beta that were chosen."""
         return replace(self, parameters=tuned.parameters(self.parameters), tuned=tuned)
+
+
+def _none_left(gathered: ScanResult) -> str:
+    """Why no row is left to fit on."""
+    counts = [
+        (gathered.unlabelled, "have no label"),
+        (gathered.bad, "cannot be used"),
+        (gathered.weightless, "have the weight 0"),
+    ]
+    text = " and ".join(f"{n:,} {what}" for n, what in counts[: 3 if gathered.weightless else 2])
+    text = f"of {gathered.rows:,} rows {text}"
+    if gathered.holdout.counted or gathered.unused:
+        text += (
+            f"; the split holds out {gathered.holdout.counted:,} and leaves "
+            f"{gathered.unused:,} unused"
+        )
+    return text
 
 
 def rules_of(parameters: Parameters, losses: LossFamily, binary: bool, models: int) -> Rules:
@@ -190,4 +217,4 @@ def one_class(totals: Totals, names: Sequence[str] | None) -> str | None:
         return None
     k = int(classes[0])
     called = f"class {k}" if names is None else repr(names[k])
-    return f"all {totals.rows:,} fitting rows have the same label, {called}"
+    return f"all {totals.counted:,} fitting rows have the same label, {called}"

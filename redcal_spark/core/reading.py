@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,19 @@ import pyarrow.compute as pc
 
 from redcal_spark.core.blocks import Block
 from redcal_spark.core.columns import Layout, value_of
-from redcal_spark.core.fixed_point import ONE, Floats, Grid, Mask, on_grid, to_grid
-from redcal_spark.core.number_text import plural
+from redcal_spark.core.fixed_point import ONE, Floats, Grid, Ints, Mask, on_grid, to_grid
+from redcal_spark.core.number_text import plain, plural
+from redcal_spark.core.segments import Coded, coded
+from redcal_spark.core.weights import (
+    FINEST,
+    NO_MULTIPLE,
+    WRONG,
+    common_unit,
+    finer_unit,
+    multiples,
+)
 from redcal_spark.errors import InputError
+from redcal_spark.settings import setting
 
 SUM_TOLERANCE = ONE // 1_000  # rows further than this from 1 are told: softmax noise is far below
 EXAMPLES = 3
@@ -24,8 +35,22 @@ MISSING, NULL = "without scores of model", "with null"  # what is wrong with a r
 
 @dataclass
 class BadRow:
+    """unit: of weights that are no multiples of theirs, one that they are multiples of."""
+
     rows: int = 0
     examples: list[str] = field(default_factory=list)
+    unit: Fraction | None = None
+
+    @property
+    def way_out(self) -> str:
+        if self.unit is None:
+            return ""
+        if self.unit < FINEST:
+            return (
+                f"; they have too many digits: round them to three decimals, say, and set "
+                f"{setting('weight_unit', 0.001)}"
+            )
+        return f"; {setting('weight_unit', float(self.unit))} would do"
 
 
 class BadRows:
@@ -37,29 +62,42 @@ class BadRows:
     def __bool__(self) -> bool:
         return bool(self.kinds)
 
-    def add(self, column: str, kind: str, rows: int, examples: Sequence[str]) -> None:
+    def add(
+        self,
+        column: str,
+        kind: str,
+        rows: int,
+        examples: Sequence[str],
+        unit: Fraction | None = None,
+    ) -> None:
         problem = self.kinds.setdefault((column, kind), BadRow())
         problem.rows += rows
         problem.examples += examples[: EXAMPLES - len(problem.examples)]
+        if unit is not None:
+            known = problem.unit
+            problem.unit = unit if known is None else common_unit(known, unit)
 
     def merge(self, other: BadRows) -> None:
         for (column, kind), problem in other.kinds.items():
-            self.add(column, kind, problem.rows, problem.examples)
+            self.add(column, kind, problem.rows, problem.examples, problem.unit)
 
     def to_json(self) -> list[Any]:
-        return [[column, kind, p.rows, p.examples] for (column, kind), p in self.kinds.items()]
+        return [
+            [column, kind, p.rows, p.examples, None if p.unit is None else str(p.unit)]
+            for (column, kind), p in self.kinds.items()
+        ]
 
     @classmethod
     def from_json(cls, data: Sequence[Any]) -> BadRows:
         problems = cls()
-        for column, kind, rows, examples in data:
-            problems.add(column, kind, rows, examples)
+        for column, kind, rows, examples, unit in data:
+            problems.add(column, kind, rows, examples, None if unit is None else Fraction(unit))
         return problems
 
     def lines(self) -> list[str]:
         return [
             f"column {column!r}: {plural(problem.rows, 'row')} {kind}; "
-            f"first: {', '.join(problem.examples)}"
+            f"first: {', '.join(problem.examples)}{problem.way_out}"
             for (column, kind), problem in self.kinds.items()
         ]
 
@@ -72,17 +110,27 @@ class BadRows:
 
 @dataclass
 class Reading:
-    """A batch on the grid. Rows that are not `valid` hold zeros; `labelled` rows have a known y."""
+    """A batch on the grid. Rows that are not `valid` hold zeros; `labelled` rows have a known y.
+
+    weightless: rows that could be used and count as none.
+    """
 
     block: Block
     valid: Mask
     labelled: Mask
     off_sum: int  # valid rows whose scores do not sum to 1
+    segments: tuple[Coded, ...] = ()
 
     @property
     def usable(self) -> Mask:
         """Rows that can be fitted or held out."""
-        return self.valid & self.labelled
+        usable = self.valid & self.labelled
+        return usable if self.block.w is None else usable & (self.block.w > 0)
+
+    @property
+    def weightless(self) -> int:
+        w = self.block.w
+        return 0 if w is None else int(np.count_nonzero(self.valid & self.labelled & (w == 0)))
 
 
 def read(
@@ -92,14 +140,20 @@ def read(
     reader = _Reader(batch, layout, problems, start)
     f = tuple(reader.scores(model) for model in range(1, layout.columns.n_models + 1))
     y, labelled = reader.labels()
-    return Reading(Block(f, y), reader.valid, labelled, reader.off_sum)
+    w = reader.weights(labelled)
+    segments = () if layout.label is None else layout.columns.segments
+    columns = tuple(coded(batch.column(name)) for name in segments)
+    s = np.stack([column.codes for column in columns], axis=1) if columns else None
+    return Reading(Block(f, y, w, s), reader.valid, labelled, reader.off_sum, columns)
 
 
 def with_label(batch: pa.RecordBatch, layout: Layout) -> Mask:
-    """Rows with a label that can be used. Bad ones are told by whoever fits on them."""
+    """Rows with a label that can be used, and that count. Who fits on them tells of bad ones."""
     reader = _Reader(batch, layout, BadRows(), None)
     _, labelled = reader.labels()
-    return reader.valid & labelled
+    w = reader.weights(labelled)
+    usable = reader.valid & labelled
+    return usable if w is None else usable & (w > 0)
 
 
 class _Reader:
@@ -180,6 +234,23 @@ class _Reader:
         self._reject(name, f"with a label that is no class index from 0 to {self.d - 1}", bad)
         return np.where(bad | ~known, 0, values).astype(np.int32), known
 
+    def weights(self, labelled: Mask) -> Ints | None:
+        """As how often rows count. Only labelled ones are looked at."""
+        name = self.layout.columns.weight
+        if name is None or self.layout.label is None:
+            return None
+        column, unit = self.batch.column(name), self.layout.columns.unit
+        self._reject(name, "with null", _nulls(column) & labelled)
+        w, codes = multiples(column, unit)
+        for code, kind in WRONG.items():
+            self._reject(name, kind, labelled & (codes == code))
+        odd = labelled & (codes == NO_MULTIPLE)
+        if odd.any():
+            finer = finer_unit(column.filter(pa.array(odd)), unit)
+            kind = f"with a weight that is no multiple of {plain(self.layout.columns.weight_unit)}"
+            self._reject(name, kind, odd, finer)
+        return w
+
     def _quantise(self, name: str, values: Floats, grid: Grid) -> Mask:
         """Round onto the grid, chunk by chunk in cache. Returns rows that do not sum to 1."""
         off = np.zeros(self.n, np.bool_)
@@ -238,13 +309,13 @@ class _Reader:
         self._reject(name, "with a null among its values", holes & wanted)
         return values
 
-    def _reject(self, name: str, kind: str, bad: Mask) -> None:
+    def _reject(self, name: str, kind: str, bad: Mask, unit: Fraction | None = None) -> None:
         rows = np.flatnonzero(bad)
         if not len(rows):
             return
         self.valid[rows] = False
         shown = [f"{self._row(int(i))}: {self._shown(name, int(i))}" for i in rows[:EXAMPLES]]
-        self.problems.add(name, kind, len(rows), shown)
+        self.problems.add(name, kind, len(rows), shown, unit)
 
     def _row(self, i: int) -> str:
         id = self.layout.columns.id

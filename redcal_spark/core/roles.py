@@ -33,7 +33,8 @@ class Roles:
         if self.layout is None:
             return ()
         split = () if self.split is None else (self.split.column,)
-        return (self.layout.columns.label, *split)
+        weight = self.layout.columns.weight
+        return (self.layout.columns.label, *(() if weight is None else (weight,)), *split)
 
     def column(self, batch: pa.RecordBatch, valid: Mask) -> pa.Array:
         """The role of every row. valid: those whose scores and id can be read."""

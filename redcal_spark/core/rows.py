@@ -37,6 +37,7 @@ class Rows:
     ):
         self.rules = rules
         self.y = block.y
+        self.w, self.s = block.w, block.s
         self.f: list[Grid] = [f if own else f.copy() for f in block.f]
         self.actions, self.events = classified or classify(block, rules)
         self.touched = [np.zeros(block.rows, np.bool_) for _ in self.f]
@@ -47,9 +48,14 @@ class Rows:
     def __len__(self) -> int:
         return len(self.f[0])
 
+    @property
+    def weight(self) -> int:
+        """As how many rows these count."""
+        return len(self) if self.w is None else int(self.w.sum())
+
     def current(self, rows: Index | slice = slice(None)) -> Block:
         """The rows with their scores as patched so far."""
-        return Block(tuple(self.f), self.y).take(rows)
+        return Block(tuple(self.f), self.y, self.w, self.s).take(rows)
 
     def take(self, rows: Index) -> Rows:
         """A copy of some rows, to be patched on its own."""
@@ -87,11 +93,12 @@ class Rows:
             return copies
 
         y = None if parts[0].y is None else taken("y", [part.y for part in parts])
+        w = None if parts[0].w is None else taken("w", [part.w for part in parts])
         models = range(len(parts[0].f))
         f = tuple(taken(f"f{i}", [part.f[i] for part in parts]) for i in models)
         actions = [taken(f"a{i}", [part.actions[i] for part in parts], 1) for i in models]
         events = taken("events", [part.events for part in parts], 2)
-        return cls(Block(f, y), parts[0].rules, (actions, events), own=True)
+        return cls(Block(f, y, w), parts[0].rules, (actions, events), own=True)
 
     def put(self, rows: Index, other: Rows, part: slice, models: Sequence[int]) -> None:
         """Write rows back to where `take` had them from, after patches of these models."""

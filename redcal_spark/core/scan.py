@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -10,22 +10,30 @@ import pyarrow as pa
 
 from redcal_spark.core.blocks import Block, mean_block
 from redcal_spark.core.columns import Layout
-from redcal_spark.core.fixed_point import Mask
+from redcal_spark.core.fixed_point import MAX_ROWS, Mask
 from redcal_spark.core.folds import Folds, fold_codes
 from redcal_spark.core.kernel import BlockScan, Rules, classify, scan
 from redcal_spark.core.metrics import Totals, measure
-from redcal_spark.core.reading import BadRows, read
+from redcal_spark.core.reading import BadRows, Reading, read
+from redcal_spark.core.segment_numbers import of_scan, without
+from redcal_spark.core.segments import Coded
 from redcal_spark.core.splits import Split
+from redcal_spark.core.weights import Weights
+from redcal_spark.errors import InputError
+from redcal_spark.settings import setting
 
 # Batches, each with the number of its first row: a stretch of a table that one thread looks at, and
 # reads, if it is read lazily.
 BatchGroup = Iterable[tuple[int, pa.RecordBatch]]
+
+COUNTS = ("rows", "unlabelled", "unused", "weightless", "bad", "off_sum")
 
 
 @dataclass
 class SplitResult:
     """One split of the rows: totals over all of them, and the active ones.
 
+    rows: the sum of their weights, where they have weights. counted: the rows themselves.
     folds: for `eta: auto`, how the fitting rows fall into folds.
     mean: the totals if both models were their mean, where that was asked for.
     """
@@ -38,6 +46,10 @@ class SplitResult:
     @property
     def rows(self) -> int:
         return self.totals.rows
+
+    @property
+    def counted(self) -> int:
+        return self.totals.counted
 
     @property
     def active(self) -> list[Block]:
@@ -61,6 +73,7 @@ class ScanResult:
     rows: int = 0
     unlabelled: int = 0
     unused: int = 0  # labelled and valid, but of neither split
+    weightless: int = 0  # labelled and valid, but of weight 0
     bad: int = 0
     off_sum: int = 0
     problems: BadRows = field(default_factory=BadRows)
@@ -77,7 +90,7 @@ class ScanResult:
     def merge(self, other: ScanResult) -> None:
         self.fit.merge(other.fit)
         self.holdout.merge(other.holdout)
-        for name in ("rows", "unlabelled", "unused", "bad", "off_sum"):
+        for name in COUNTS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.problems.merge(other.problems)
 
@@ -112,17 +125,18 @@ class Scanner:
         result.rows = batch.num_rows
         result.bad = int(np.count_nonzero(~reading.valid))
         result.unlabelled = int(np.count_nonzero(reading.valid & ~reading.labelled))
-        result.off_sum = reading.off_sum
-        fitting = reading.block
+        result.off_sum, result.weightless = reading.off_sum, reading.weightless
+        fitting = reading
         if self.folds:
-            fitting = replace(fitting, fold=fold_codes(batch, self.layout, fitting))
+            fold = fold_codes(batch, self.layout, reading.block)
+            fitting = replace(reading, block=replace(reading.block, fold=fold))
         if self.split is None:
             self._add(result.fit, fitting, usable)
         else:
             fit, holdout = self.split.masks(batch)
             self._add(result.fit, fitting, usable & fit)
-            self._add(result.holdout, reading.block, usable & holdout)
-        result.unused = int(np.count_nonzero(usable)) - result.fit.rows - result.holdout.rows
+            self._add(result.holdout, reading, usable & holdout)
+        result.unused = int(np.count_nonzero(usable)) - result.fit.counted - result.holdout.counted
         return result
 
     def all(self, piece: BatchGroup) -> ScanResult:
@@ -137,28 +151,48 @@ class Scanner:
         for old in (known.fit, known.holdout):
             part = SplitResult(Totals.none(self.rules, self.layout.n_classes))
             for block in old.active:
-                part.merge(self._scanned(block))
+                part.merge(self._scanned(without(block), ()))
             parts.append(part)
         return replace(known, fit=parts[0], holdout=parts[1])
 
-    def _add(self, part: SplitResult, block: Block, mask: Mask) -> None:
+    def _add(self, part: SplitResult, reading: Reading, mask: Mask) -> None:
+        block, segments = reading.block, reading.segments
         if not mask.all():
             block = block.take(mask)
+            segments = tuple(column.take(mask) for column in segments)
         if block.rows:
-            scanned = self._scanned(block)
+            check_weight(block.weight, "the data", self.layout.columns.weight)
+            scanned = self._scanned(block, segments)
             part.totals, part.scans = scanned.totals, scanned.scans
             part.folds, part.mean = scanned.folds, scanned.mean
 
-    def _scanned(self, block: Block) -> SplitResult:
+    def _scanned(self, block: Block, segments: Sequence[Coded]) -> SplitResult:
         known = classify(block, self.rules)
-        if self.audit:
-            return SplitResult(measure(block, self.rules, known, audit=True))
-        kept = scan(block, self.rules, self.everywhere, known)
+        kept = None if self.audit else scan(block, self.rules, self.everywhere, known)
+        counts = None if kept is None else kept.counts
+        totals = measure(block, self.rules, known, counts, audit=self.audit)
+        if block.w is not None:
+            totals = replace(totals, weights=Weights.of(block.w))
+        if segments:
+            sums = of_scan(block, known[0], self.rules.losses, segments)
+            totals = replace(totals, segments=sums)
+        if kept is None:
+            return SplitResult(totals)
         folds = None
         if self.folds and block.fold is not None:  # holdout rows have none
             folds = Folds.of(block, known[0], kept, self.rules.losses)
         mean = measure(mean_block(block), self.rules) if self.mean else None
-        return SplitResult(measure(block, self.rules, known, kept.counts), [kept], folds, mean)
+        return SplitResult(totals, [kept], folds, mean)
+
+
+def check_weight(total: int, where: str, column: str | None) -> None:
+    """Refuse more than sums are exact for."""
+    if total >= MAX_ROWS and column is not None:
+        raise InputError(
+            f"{where}: the weights in column {column!r} add up to {total:,} times "
+            f"{setting('weight_unit')} or more; exact sums need less than 2^37: round the weights "
+            f"to fewer decimals, and set {setting('weight_unit')} to the last of them"
+        )
 
 
 def numbered(

@@ -16,35 +16,39 @@ from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.patches import Patch
 from redcal_spark.core.responses import Actions
 from redcal_spark.core.rows import Rows
+from redcal_spark.core.weights import counted, weighted_product
 
 FEW_ACTIONS = 6  # sums of so many by a product; of more by sorting the rows,
 MANY_NUMBERS = 4_096  # if there are so many for each, on average
 
 
-def score_sums(f: Grid, rows: Index | None = None) -> Ints:
+# In all of these w counts every row w times; None: once.
+
+
+def score_sums(f: Grid, rows: Index | None = None, w: Ints | None = None) -> Ints:
     """Column sums of grid integers, of some rows or of all."""
     total = np.zeros(f.shape[1], np.int64)
     for part in chunks(len(f if rows is None else rows), f.shape[1]):
+        some = None if w is None else w[part] if rows is None else w.take(rows[part])
         grid = f[part] if rows is None else f.take(rows[part], axis=0)
-        total += column_sums(grid.astype(np.float64))  # four times quicker than a sum over an axis
+        # four times quicker than a sum over an axis
+        total += column_sums(grid.astype(np.float64), some)
     return total
 
 
-def column_sums(f: Floats) -> Ints:
+def column_sums(f: Floats, w: Ints | None = None) -> Ints:
     """Of grid integers as float64: exact below 2^27 rows."""
-    return product(np.ones(len(f)), f)
+    return weighted_product(np.ones(len(f)), f, w)
 
 
-def product(a: Floats, b: Floats) -> Ints:
-    """The product of integers in float64. Unlike `@`, np.dot lets other threads work meanwhile."""
-    whole: Ints = np.dot(a, b).astype(np.int64)
-    return whole
+def _some(w: Ints | None, rows: Index | slice) -> Ints | None:
+    return None if w is None else w[rows]
 
 
-def label_sums(y: Grid, n_classes: int) -> Ints:
+def label_sums(y: Grid, n_classes: int, w: Ints | None = None) -> Ints:
     if y.ndim == 2:
-        return score_sums(y)
-    return np.bincount(y, minlength=n_classes).astype(np.int64) * ONE
+        return score_sums(y, None, w)
+    return counted(y, n_classes, w) * ONE
 
 
 def membership(actions: Actions, losses: LossFamily) -> Floats:
@@ -57,15 +61,15 @@ def membership(actions: Actions, losses: LossFamily) -> Floats:
     return members
 
 
-def cell_counts(actions: Actions, losses: LossFamily) -> Ints:
+def cell_counts(actions: Actions, losses: LossFamily, w: Ints | None = None) -> Ints:
     counts = np.zeros(losses.n_cells, np.int64)
     for place, chosen in enumerate(actions):
         cells = losses.cells(place)
-        counts[cells] = np.bincount(chosen, minlength=cells.stop - cells.start)
+        counts[cells] = counted(chosen, cells.stop - cells.start, w)
     return counts
 
 
-def cell_score_sums(actions: Actions, f: Grid, losses: LossFamily) -> Ints:
+def cell_score_sums(actions: Actions, f: Grid, losses: LossFamily, w: Ints | None = None) -> Ints:
     """Sums of scores per cell, cell x class.
 
     A product looks at every row for every action. Rows that are sorted by their action are looked
@@ -75,26 +79,28 @@ def cell_score_sums(actions: Actions, f: Grid, losses: LossFamily) -> Ints:
     most = max((loss.n_actions for loss in losses.losses), default=0)
     if most <= FEW_ACTIONS or f.size < most * MANY_NUMBERS:
         for part in chunks(len(f), losses.n_cells):
-            total += product(membership(actions[:, part], losses), f[part].astype(np.float64))
+            members, scores = membership(actions[:, part], losses), f[part].astype(np.float64)
+            total += weighted_product(members, scores, _some(w, part))
         return total
     for place, chosen in enumerate(actions):
         order, start = chosen.argsort(kind="stable"), 0
         for action, rows in enumerate(np.bincount(chosen).tolist()):
-            total[losses.offsets[place] + action] = score_sums(f, order[start : start + rows])
+            total[losses.offsets[place] + action] = score_sums(f, order[start : start + rows], w)
             start += rows
     return total
 
 
-def cell_label_sums(actions: Actions, y: Grid, d: int, losses: LossFamily) -> Ints:
+def cell_label_sums(
+    actions: Actions, y: Grid, d: int, losses: LossFamily, w: Ints | None = None
+) -> Ints:
     """Sums of labels per cell, cell x class."""
     if y.ndim == 2:
-        return cell_score_sums(actions, y, losses)
+        return cell_score_sums(actions, y, losses, w)
     total = np.zeros((losses.n_cells, d), np.int64)
     for place, chosen in enumerate(actions):
         cells = losses.cells(place)
         key = chosen.astype(np.intp) * d + y
-        counts = np.bincount(key, minlength=(cells.stop - cells.start) * d)
-        total[cells] = counts.reshape(-1, d) * ONE
+        total[cells] = counted(key, (cells.stop - cells.start) * d, w).reshape(-1, d) * ONE
     return total
 
 
@@ -112,8 +118,8 @@ class Sums(Additive):
 
 def sums(block: Block) -> Sums:
     assert block.y is not None
-    labels = label_sums(block.y, block.n_classes)
-    return Sums(labels, np.stack([score_sums(f) for f in block.f]))
+    labels = label_sums(block.y, block.n_classes, block.w)
+    return Sums(labels, np.stack([score_sums(f, None, block.w) for f in block.f]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,9 +140,9 @@ def residuals(rows: Rows, model: int) -> Residuals:
     assert rows.y is not None
     actions, f, losses = rows.actions[model - 1], rows.f[model - 1], rows.rules.losses
     return Residuals(
-        cell_counts(actions, losses),
-        cell_label_sums(actions, rows.y, f.shape[1], losses),
-        cell_score_sums(actions, f, losses),
+        cell_counts(actions, losses, rows.w),
+        cell_label_sums(actions, rows.y, f.shape[1], losses, rows.w),
+        cell_score_sums(actions, f, losses, rows.w),
     )
 
 
@@ -172,19 +178,22 @@ def _patched(rows: Rows, patch: Patch) -> Residuals:
     with Buffers.borrowed() as buffers:
         for part in chunks(len(everything), losses.n_cells):
             touched = everything[part]
+            w = _some(rows.w, touched)
             before, old = actions[:, touched], None if alone else f.take(touched, axis=0)
             new = rows.shift_chunk(model, touched, patch.shift, buffers)
             if old is None:
-                scores[patch.action] += column_sums(new)
+                scores[patch.action] += column_sums(new, w)
             else:
-                scores += product(membership(before, losses), new - old)
+                scores += weighted_product(membership(before, losses), new - old, w)
             after = actions[:, touched]
             moved = np.flatnonzero((before != after).any(axis=0))
             if len(moved):
                 moves = membership(after[:, moved], losses) - membership(before[:, moved], losses)
-                counts += moves.sum(axis=1).astype(np.int64)
-                scores += product(moves, new.take(moved, axis=0))
-                labels += product(moves, label_rows(y.take(touched[moved], axis=0), f.shape[1]))
+                some = _some(w, moved)
+                counts += (moves if some is None else moves * some).sum(axis=1).astype(np.int64)
+                scores += weighted_product(moves, new.take(moved, axis=0), some)
+                label = label_rows(y.take(touched[moved], axis=0), f.shape[1])
+                labels += weighted_product(moves, label, some)
     return Residuals(counts, labels, scores)
 
 
@@ -246,12 +255,18 @@ def gap_sums(block: Block, rules: Rules, coordinates: Iterable[int]) -> GapSums:
     for j in coordinates:
         y = block.y[:, j] if block.y.ndim == 2 else (block.y == j).astype(np.int64) * ONE
         columns = [np.ascontiguousarray(f[:, j]) for f in block.f]
+        weighted = columns
+        if block.w is not None:
+            y, weighted = y * block.w, [f * block.w for f in columns]
         for pair, (one, two) in enumerate(rules.pairs):
             f1, f2 = columns[one - 1], columns[two - 1]
             for side, over in enumerate((f1 - f2 > rules.gap, f2 - f1 > rules.gap)):
                 here = pair, side, j
-                total.rows[here] = np.count_nonzero(over)
+                total.rows[here] = (
+                    np.count_nonzero(over) if block.w is None else block.w.sum(where=over)
+                )
                 total.labels[here] = y.sum(where=over, dtype=np.int64)
-                for which, f in enumerate((f1, f2)):
+                for which, model in enumerate((one, two)):
+                    f = weighted[model - 1]
                     total.scores[which, *here] = f.sum(where=over, dtype=np.int64)
     return total

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from math import ceil
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from redcal_spark.certificate.certify import Certificate
 from redcal_spark.core.columns import Columns
 from redcal_spark.core.events import Pair, pairs_of
 from redcal_spark.core.fitted import Fitted
@@ -20,8 +20,9 @@ from redcal_spark.core.moves import moves_json
 from redcal_spark.core.parameters import Parameters
 from redcal_spark.core.problem import Problem
 from redcal_spark.core.scan import ScanResult
+from redcal_spark.model.margins import LEVEL, calibration_margin, cost_margin
+from redcal_spark.model.segment_audit import all_segments, segments_by_stage
 
-LEVEL = 0.95
 INTERVALS = {
     "level": LEVEL,
     "calibration_gap": "McDiarmid: holds for any number of rows, given the scores, for labels that "
@@ -35,10 +36,19 @@ def audit_rows(problem: Problem, gathered: ScanResult) -> dict[str, Any]:
     """Of all labelled rows; what there is to fix is counted on the fitting ones."""
     everything = Metrics(gathered.fit.totals + gathered.holdout.totals, problem.losses)
     to_mend = to_fix(Metrics(gathered.fit.totals, problem.losses), problem.parameters)
-    return audit(everything, problem.columns) | {"to_fix": to_mend}
+    found = audit(everything, problem.columns) | {"to_fix": to_mend}
+    if "weights" in found:
+        found["weights"] |= {"weightless_rows": gathered.weightless}
+    if everything.totals.segments is not None:
+        found["segments"] = all_segments(everything.totals, problem)
+    return found
 
 
-def audits(pair: Fitted, histories: Mapping[str, Sequence[Point]]) -> dict[str, Any]:
+def audits(
+    pair: Fitted,
+    histories: Mapping[str, Sequence[Point]],
+    certificate: Certificate | None = None,
+) -> dict[str, Any]:
     """The audit of the first and of the last point, per split.
 
     Without its `pairs`: `rows` and `event_rows` say which there are, and what they cost is counted
@@ -55,16 +65,23 @@ def audits(pair: Fitted, histories: Mapping[str, Sequence[Point]]) -> dict[str, 
         return data if moves is None else data | {"moves": moves}
 
     stages = before_and_after(histories, pair.losses)
-    return {
+    found = {
         split: {stage: small(metrics) for stage, metrics in both.items()}
         for split, both in stages.items()
     }
+    for split, both in segments_by_stage(pair, histories, certificate).items():
+        for stage, lines in both.items():
+            found[split][stage]["segments"] = lines
+    return found
 
 
 def audit(metrics: Metrics, columns: Columns | None = None) -> dict[str, Any]:
     """Plain data, ready for `json.dumps`. Floats are for people; integers and texts are exact.
 
-    rows: labelled rows that were looked at.
+    rows: labelled rows that were looked at; where they have weights, the sum of these.
+    segments: only where there are segment columns, as `segment_audit` has them.
+    weights: only then, {rows, largest, effective}: the rows with a weight above 0, the largest
+    weight in units, and how many rows of equal weight would say as much.
     models: their names, only where users gave them names.
     brier, brier_sums: per model, the mean squared error over all classes (of one column P(1) twice
     the usual one) and its sum in units of 2^-52, as text.
@@ -94,8 +111,10 @@ def audit(metrics: Metrics, columns: Columns | None = None) -> dict[str, Any]:
     one of the two models.
     """
     classes, names = (None, None) if columns is None else (columns.classes, columns.model_names)
+    weights = metrics.totals.weights
     return {
         "rows": metrics.rows,
+        **({} if weights is None else {"weights": _weights(metrics)}),
         **({} if names is None else {"models": list(names)}),
         "brier": [float(metrics.brier(m)) for m in metrics.models],
         "brier_sums": [str(total) for total in metrics.totals.brier],
@@ -103,6 +122,12 @@ def audit(metrics: Metrics, columns: Columns | None = None) -> dict[str, Any]:
         "coordinates": list(_coordinates(metrics, classes)),
         "losses": [_loss(metrics, place) for place in range(len(metrics.losses))],
     }
+
+
+def _weights(metrics: Metrics) -> dict[str, Any]:
+    totals = metrics.totals
+    effective = float(totals.effective)
+    return {"rows": totals.counted, "largest": totals.heaviest, "effective": effective}
 
 
 def to_fix(metrics: Metrics, parameters: Parameters) -> dict[str, Any]:
@@ -117,7 +142,7 @@ def to_fix(metrics: Metrics, parameters: Parameters) -> dict[str, Any]:
     event_rows is null: a row may be in events of several pairs.
     """
     n, losses, parameters = metrics.rows, metrics.losses, parameters.known
-    resolved = parameters.resolve(n, metrics.totals.gaps.shape[1])
+    resolved = parameters.resolve(int(metrics.totals.effective), metrics.totals.gaps.shape[1])
     least = None if resolved.eta is None else resolved.eta * n
     events: list[dict[str, Any]] = []
     calibrations: list[dict[str, Any]] = []
@@ -236,24 +261,15 @@ def _calibration(metrics: Metrics, place: int) -> Iterator[dict[str, Any]]:
     for model in metrics.models:
         squares = metrics.squared_calibration_gaps(place, model)
         for taken, square in zip(_taken(metrics, place, model), squares, strict=True):
-            gap, margin = root(square), calibration_margin(taken["rows"], metrics.rows)
+            # the squares of weights add up to the largest times their sum, at most
+            heavy = taken["rows"] * metrics.totals.heaviest
+            gap, margin = root(square), calibration_margin(heavy, metrics.rows)
             yield taken | {
                 "gap": gap,
                 "low": max(0.0, gap - margin),
                 "high": gap + margin,
                 "squared_gap_exact": str(square),
             }
-
-
-def calibration_margin(rows: int, n: int, level: float = LEVEL) -> float:
-    """How far a gap over `rows` of n rows may be from that of the labels' expectations.
-
-    Given the scores, only the labels are random. Their sum is off by at most sqrt(rows) in the
-    mean, since a label's variance is at most 1, and one label moves it by at most sqrt(2): by
-    McDiarmid's inequality by more than sqrt(rows) (1 + sqrt(ln(1 / (1 - level)))) with a
-    probability of at most 1 - level.
-    """
-    return math.sqrt(rows) / n * (1 + math.sqrt(math.log(1 / (1 - level))))
 
 
 # --- cost by action ------------------------------------------------------------------------------
@@ -291,7 +307,8 @@ def _pairs(metrics: Metrics, place: int, which: int) -> list[dict[str, Any]]:
                 event = events[a1][a2]
                 pair |= {"event_rows": event, "event_mass": event / n}
                 sums = None if labels is None else labels[which, a1, a2].tolist()
-                pairs.append(pair | _costs(whole, a1, a2, count, sums, models))
+                heaviest = metrics.totals.heaviest
+                pairs.append(pair | _costs(whole, a1, a2, count, sums, models, heaviest))
     pairs.sort(key=lambda pair: (-pair["event_rows"], -pair["rows"]))
     return pairs
 
@@ -303,6 +320,7 @@ def _costs(
     rows: int,
     labels: list[int] | None,
     models: Pair,
+    heaviest: int,
 ) -> dict[str, Any]:
     if labels is None:
         names = ("cost", "cost_exact", "difference", "low", "high", "right", "sure")
@@ -313,7 +331,8 @@ def _costs(
         for a in (a1, a2)
     )
     each = [x - y for x, y in zip(costs[a1], costs[a2], strict=True)]
-    difference, margin = float(one - two), cost_margin(Fraction(max(each) - min(each), unit), rows)
+    width = Fraction(max(each) - min(each), unit)
+    difference, margin = float(one - two), cost_margin(width, Fraction(rows, heaviest))
     return {
         "cost": [float(one), float(two)],
         "cost_exact": [str(one), str(two)],
@@ -323,8 +342,3 @@ def _costs(
         "right": None if one == two else models[0] if one < two else models[1],
         "sure": abs(difference) > margin,
     }
-
-
-def cost_margin(width: Fraction, rows: int, level: float = LEVEL) -> float:
-    """How far a mean of values this far apart may be from its expectation: Hoeffding."""
-    return float(width) * math.sqrt(math.log(2 / (1 - level)) / (2 * rows))

@@ -40,8 +40,8 @@ def fit_scanned(
     on_patch sees every patch, with that number; on_round the first patch of a round that ended,
     and the totals of the fitting rows then, where the engine keeps them.
     """
-    parameters, layout, rows = problem.parameters, scan.layout, scan.gathered.fit.rows
-    resolved = parameters.resolve(rows, layout.n_classes)
+    parameters, layout, totals = problem.parameters, scan.layout, scan.gathered.fit.totals
+    resolved = parameters.resolve(int(totals.effective), layout.n_classes)
     engine = scan.engine(problem, watched=on_round is not None and not log)
     round_ended = None if on_round is None else lambda first: on_round(first, engine.totals)
     run = Trajectory(
@@ -58,9 +58,10 @@ def fit_scanned(
         columns=problem.columns,
         binary=layout.binary,
         n_classes=layout.n_classes,
-        rows=rows,
+        rows=totals.rows,
         status=status,
         log=NamedLog(run.log),
         zero_calibrations=run.zero_calibrations,
         tuned=problem.tuned,
+        weights=totals.weights,
     )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -21,11 +23,16 @@ def is_spark(data: Any) -> bool:
 
 
 def labelled(
-    columns: Columns, data: Any, model_2: Any, labels: Any, more: Sequence[str] = ()
+    columns: Columns,
+    data: Any,
+    model_2: Any,
+    labels: Any,
+    more: Sequence[str] = (),
+    weight: Any = None,
 ) -> pa.Table:
     """Labelled rows: a table; (scores, scores, labels); ([scores, ...], labels); or (X, y).
 
-    more: other columns of a table that are needed.
+    more: other columns of a table that are needed. weight: of arrays, how often each row counts.
     """
     names = [*columns.names(label=model_2 is None), *more]
     if model_2 is None:
@@ -33,11 +40,11 @@ def labelled(
             raise UsageError("labels: given with a table; give (scores, scores, labels), or (X, y)")
         return to_arrow(data, names)
     if labels is not None:
-        return from_numpy(columns, [data, model_2], labels)
+        return from_numpy(columns, [data, model_2], labels, weight)
     if is_many(data):
-        return from_numpy(columns, data, model_2)
+        return from_numpy(columns, data, model_2, weight)
     if is_both(data):
-        return from_numpy(columns, parts(data, columns.n_models), model_2)
+        return from_numpy(columns, parts(data, columns.n_models), model_2, weight)
     if not _is_table(data):
         raise UsageError(
             "labels are missing: fit(scores_1, scores_2, labels), or fit([scores_1, ...], labels); "
@@ -53,6 +60,21 @@ def labelled(
     if len(y) != table.num_rows:
         raise InputError(f"{len(y):,} labels for {table.num_rows:,} rows")
     return table.append_column(columns.label, y)
+
+
+def unit_of(given: Any) -> float:
+    number = isinstance(given, int | float | np.number | Decimal) and not isinstance(given, bool)
+    if not number or not 0 < float(given) < math.inf:
+        raise UsageError(f"weight_unit: must be a number above 0, got {given!r}")
+    return float(given)
+
+
+def segments_given(given: Any) -> tuple[str, ...]:
+    if isinstance(given, str) or not all(isinstance(name, str) for name in given):
+        raise UsageError(f"segments: must be a list of columns, got {given!r}")
+    if len(set(given)) < len(given):
+        raise UsageError(f"segments: a column is given twice: {', '.join(given)}")
+    return tuple(given)
 
 
 def is_both(data: Any) -> TypeGuard[npt.NDArray[Any]]:

@@ -21,11 +21,13 @@ from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.parameters import Parameters, Status
 from redcal_spark.core.patches import PatchLog
 from redcal_spark.core.tuned import Tuned
+from redcal_spark.core.weights import Weights
 from redcal_spark.errors import ModelFileError, RedcalError
 from redcal_spark.model.evidence import Evidence
 from redcal_spark.settings import MAX_MODELS
 
-# A release writes the newest and reads all: 2 added the quantised costs, 3 any number of models.
+# A release writes the newest and reads all: 2 added the quantised costs, 3 any number of models
+# and weights.
 SCHEMA_VERSION = 3
 READ = (1, 2, 3)
 KIND = "redcal_spark.ReconciledPair"
@@ -41,12 +43,14 @@ def oldest_version(fitted: Fitted) -> int:
 
 def to_json(fitted: Fitted, version: int) -> dict[str, Any]:
     """The model as plain data, ready for `json.dumps`: all that a replay needs."""
+    weights = {} if version < 3 else {"weights": _weights_to_json(fitted.weights)}
     tuned = {} if fitted.tuned is None else {"tuned": fitted.tuned.to_json()}
     return {
         "schema_version": version,
         "kind": KIND,
         "status": fitted.status,
         "rows": fitted.rows,
+        **weights,
         "n_classes": fitted.n_classes,
         "binary": fitted.binary,
         "grid_bits": BITS,
@@ -69,7 +73,7 @@ def _columns_to_json(columns: Columns, version: int) -> dict[str, Any]:
     if version >= 3:
         return data
     one, two = data.pop("models")
-    del data["model_names"]
+    del data["model_names"], data["weight"], data["weight_unit"], data["segments"]
     return {"model_1": one, "model_2": two} | data
 
 
@@ -80,14 +84,32 @@ def _columns_from_json(data: Mapping[str, Any], version: int) -> Columns:
         raise ModelFileError(f"damaged model: models {models!r:.200}")
     if names is not None and not len(set(names)) == len(names) == len(models):
         raise ModelFileError(f"damaged model: model_names {names!r:.200}")
-    classes = data["classes"]
+    classes, weight = data["classes"], data["weight"] if version >= 3 else None
     return Columns(
         tuple(map(_names, models)),
         _name(data["label"]),
         None if data["id"] is None else _name(data["id"]),
         None if classes is None else tuple(map(_name, classes)),
         None if names is None else tuple(map(_name, names)),
+        weight=None if weight is None else _name(weight),
+        weight_unit=_unit(data["weight_unit"] if version >= 3 else 1.0),
+        segments=tuple(map(_name, data["segments"] if version >= 3 else ())),
     )
+
+
+def _weights_to_json(weights: Weights | None) -> dict[str, Any] | None:
+    """The sum of squares may have 74 bits: it is a text."""
+    return None if weights is None else asdict(weights) | {"squares": str(weights.squares)}
+
+
+def _weights_of(data: Mapping[str, Any], rows: int) -> Weights | None:
+    given = data["weights"] if data["schema_version"] >= 3 else None
+    if given is None:
+        return None
+    weights = Weights(given["rows"], int(given["squares"]), given["largest"])
+    if not (1 <= weights.rows <= rows and 1 <= weights.largest <= rows <= weights.squares):
+        raise ModelFileError(f"damaged model: weights {given!r}")
+    return weights
 
 
 def from_json(data: Any) -> Fitted:
@@ -130,7 +152,7 @@ def _built(data: Mapping[str, Any]) -> Fitted:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the fit has warned of them
         losses = LossFamily.from_json(data["losses"], data["schema_version"] >= 2)
-    version, given = data["schema_version"], data["resolved"]
+    version, given, weights = data["schema_version"], data["resolved"], _weights_of(data, rows)
     resolved = replace(
         parameters.resolve(rows, n_classes),
         beta=None if given["beta"] is None else Fraction(given["beta"]),
@@ -156,6 +178,7 @@ def _built(data: Mapping[str, Any]) -> Fitted:
         log=PatchLog.from_json(data["log"], others=version >= 3),
         zero_calibrations=zeros,
         tuned=_tuned(data, parameters),
+        weights=weights,
     )
 
 
@@ -229,6 +252,12 @@ def load(path: str | os.PathLike[str], made: Callable[[Any], T]) -> T:
 def _name(value: Any) -> str:
     if not isinstance(value, str):
         raise ModelFileError(f"damaged model: a name is {value!r}")
+    return value
+
+
+def _unit(value: Any) -> float:
+    if not isinstance(value, float) or not 0 < value < float("inf"):
+        raise ModelFileError(f"damaged model: weight_unit {value!r}")
     return value
 
 

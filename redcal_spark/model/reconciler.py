@@ -16,11 +16,11 @@ from redcal_spark.errors import FitWarning, UsageError, warn
 from redcal_spark.model.applying import MissingModel, check_missing_model
 from redcal_spark.model.evidence import Evidence
 from redcal_spark.model.fit import fit_scanned
-from redcal_spark.model.given import is_many
+from redcal_spark.model.given import is_many, segments_given, unit_of
 from redcal_spark.model.guard import Guard, verdict
 from redcal_spark.model.pair import ReconciledPair
 from redcal_spark.model.params import Params
-from redcal_spark.model.scanning import Computing, Given, scanned
+from redcal_spark.model.scanning import Computing, Given, scanned, weighted
 from redcal_spark.model.tune import tuned
 from redcal_spark.settings import MAX_MODELS, TUNE_ROWS, DriverBudget, called_from_python
 
@@ -52,6 +52,11 @@ class Reconciler(Params):
         label: the column of labels: a class index, 0/1, a class name or an array.
         id: the column that identifies a row.
         classes: the names of the classes, in order.
+        weight: the column of weights: a row of weight w counts as w rows, one of weight 0 as none.
+            Arrays give theirs to `fit`.
+        weight_unit: weights are whole multiples of it: 0.1 for weights like 0.3 and 2.5.
+        segments: columns whose values split the rows for measuring only; nothing in the fit looks
+            at them.
         on_bad_rows: "error", or "skip" to leave out rows that cannot be used.
         missing_model: "error", or "skip_row" to leave out rows without a model's scores.
         threads: threads of the local engine; None: all cores.
@@ -87,6 +92,9 @@ class Reconciler(Params):
         label: str = "label",
         id: str | None = None,
         classes: Sequence[str] | None = None,
+        weight: str | None = None,
+        weight_unit: float = 1,
+        segments: Sequence[str] = (),
         on_bad_rows: Literal["error", "skip"] = "error",
         missing_model: MissingModel = "error",
         threads: int | None = None,
@@ -116,7 +124,14 @@ class Reconciler(Params):
             raise UsageError(f"losses: {algorithm} needs at least one")
         names = family.classes if classes is None else tuple(map(str, classes))
         sources, model_names = _models(models, model_1, model_2)
-        columns = Columns(sources, label, id, names, model_names)
+        columns = Columns(
+            *(sources, label, id, names, model_names),
+            weight=weight,
+            weight_unit=unit_of(weight_unit),
+            segments=segments_given(segments),
+        )
+        if weight is not None and parameters.tunes:
+            raise UsageError("eta: 'auto' is not there with weights yet; give it a number")
         check_size(family, columns.n_models)
         self._any_models = models is model_1 is model_2 is None
         if on_bad_rows not in ("error", "skip"):
@@ -163,7 +178,13 @@ class Reconciler(Params):
 
     @called_from_python
     def fit(
-        self, data: Any, model_2: Any = None, labels: Any = None, *, holdout: Any = None
+        self,
+        data: Any,
+        model_2: Any = None,
+        labels: Any = None,
+        *,
+        holdout: Any = None,
+        weight: Any = None,
     ) -> ReconciledPair:
         """Fit on a table (pandas, polars, Arrow, DuckDB, Spark), or on arrays.
 
@@ -171,6 +192,7 @@ class Reconciler(Params):
         fit([scores_1, scores_2, ...], y); or, as scikit-learn calls it, fit(X, y): X a table, or an
         array with the scores of all models side by side. Rows without a label are not fitted: null,
         None, and in pandas and numpy NaN.
+        weight: with arrays, how often each row counts; of a table, name its column beforehand.
         holdout: rows that only check the fit. A column that is true, 1 or "holdout" there; a mask
         with one truth value a row; a fraction, drawn by a hash of the id (without an id of the
         row's place); or a mapping with column, fit and holdout, or holdout_fraction and salt.
@@ -180,7 +202,7 @@ class Reconciler(Params):
         print(pair.summary())
         ```
         """
-        given = Given(data, model_2, labels, holdout)
+        given = Given(data, model_2, labels, holdout, weight=weight)
         how = Computing(self.threads, self.engine, self.scratch, self.driver_budget)
         problem = self._problem_of(given)
         with scanned(problem, given, how) as scan:
@@ -192,11 +214,12 @@ class Reconciler(Params):
         """Models that nobody named are as many as there are arrays of scores."""
         arrays = given.labels is None and given.model_2 is not None and is_many(given.data)
         if not arrays or not self._any_models or len(given.data) == self.columns.n_models:
-            return self.problem
+            return weighted(self.problem, given)
         check_count(len(given.data))
         check_size(self.losses, len(given.data))
         names = tuple(f"model_{i}" for i in range(1, len(given.data) + 1))
-        return replace(self.problem, columns=replace(self.columns, models=names))
+        problem = replace(self.problem, columns=replace(self.columns, models=names))
+        return weighted(problem, given)
 
     def _fit(self, problem: Problem, scan: Scan) -> ReconciledPair:
         self._warn(problem, scan)

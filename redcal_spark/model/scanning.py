@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from redcal_spark.core.folds import check_id
 from redcal_spark.core.problem import Problem
 from redcal_spark.core.scan import each_alone
 from redcal_spark.core.splits import HoldoutOnly, Split
+from redcal_spark.errors import UsageError
 from redcal_spark.model.given import is_spark, labelled
 from redcal_spark.model.holdout_rows import Holdout, columns_of, split_of, split_table
 from redcal_spark.settings import DriverBudget
@@ -44,6 +45,26 @@ class Given:
     labels: Any = None
     holdout: Holdout = None
     all_held_out: bool = False
+    weight: Any = None
+
+
+def weighted(problem: Problem, given: Given) -> Problem:
+    """The problem with a column for weights that were given as an array."""
+    arrays, known = given.model_2 is not None, problem.columns.weight
+    if given.weight is None:
+        if arrays and known is not None:
+            raise UsageError("fit: weights are missing: give fit(..., weight=...)")
+        return problem
+    if not arrays:
+        raise UsageError(
+            "fit: weight= is an array beside arrays of scores; of a table name the column: "
+            "Reconciler(weight='...')"
+        )
+    if problem.parameters.tunes:
+        raise UsageError("eta: 'auto' is not there with weights yet; give it a number")
+    if known is not None:
+        return problem
+    return replace(problem, columns=replace(problem.columns, weight="weight"))
 
 
 @contextmanager
@@ -73,7 +94,7 @@ def _rows(problem: Problem, given: Given) -> tuple[pa.Table, Split | None]:
         from redcal_spark.backends.spark.frames import table_of
 
         data = table_of(data, [*columns.names(label=True), *more])
-    table = labelled(columns, data, given.model_2, given.labels, more)
+    table = labelled(columns, data, given.model_2, given.labels, more, given.weight)
     if given.all_held_out:
         return table, HoldoutOnly(columns.label)
     return split_table(given.holdout, columns, table)

@@ -60,6 +60,8 @@ class Report:
         history = store.read(tables.history, {"run_id": row.run_id})
         if history is not None and words_of_0_1.wrote(vars(row)):
             history = words_of_0_1.split_column(history)
+        if history is not None and "segment" in history.column_names:
+            history = history.filter(pc.is_null(history["segment"]))
         outputs = json.loads(row.outputs or "{}")
         written = tables._asdict()
         return cls(
@@ -132,7 +134,13 @@ class Report:
         """The rows that count: the holdout rows, where there are any."""
         return "holdout" if "holdout" in self.audits else "fit"
 
+    @property
+    def weights(self) -> Mapping[str, Any] | None:
+        """What is known of the weights of the rows that are shown, if they have any."""
+        return self.audits[self.shown_split]["before"].get("weights")
+
     def rows(self, split: str) -> int:
+        """With weights, their sum."""
         return int(self.audits[split]["before"]["rows"])
 
     # --- losses ---------------------------------------------------------------------------------

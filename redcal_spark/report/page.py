@@ -13,7 +13,7 @@ from redcal_spark.certificate import exact_numbers
 from redcal_spark.core.number_text import plural
 from redcal_spark.errors import UsageError
 from redcal_spark.model.model_file import SCHEMA_VERSION
-from redcal_spark.report import actions, decisions, provenance, steps
+from redcal_spark.report import actions, decisions, provenance, segments, steps
 from redcal_spark.report.data import SPLITS, STYLES, Report
 from redcal_spark.report.markup import name
 from redcal_spark.report.numbers import decimal, share, shown, typeset, whole
@@ -160,6 +160,7 @@ def context(report: Report) -> dict[str, Any]:
         "glossary": GLOSSARY,
         "losses": [_loss(report, loss, split) for loss in report.shown_losses],
         "left_out_losses": len(report.losses) - len(report.shown_losses),
+        "segments": segments.payers(report),
         "figures": _figures(report),
         "timeline": steps.patch_timeline(report),
         "rounds": rounds,

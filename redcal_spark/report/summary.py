@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from redcal_spark.certificate import exact_numbers
+from redcal_spark.core.number_text import plain
 from redcal_spark.report.changes import apart, briers, costs, largest_class, largest_gap
 from redcal_spark.report.data import Report
 from redcal_spark.report.markup import Html, name
@@ -29,6 +30,7 @@ def summary(report: Report) -> dict[str, Any]:
     rest = (apart(report, split, loss) for loss in sorted(order[OVERVIEW:]))
     left_out = [(row.unlabelled_rows, "without a label"), (row.bad_rows, "unusable")]
     violated = () if report.certificate is None else report.certificate.violated
+    given = report.config["input"]
     return {
         "algorithm_name": PROCEDURES[report.parameters.algorithm],
         "rows": whole(row.rows or report.rows("fit"), "rows"),
@@ -42,6 +44,8 @@ def summary(report: Report) -> dict[str, Any]:
         "briers": briers(report, split),
         "largest_gap": largest_gap(report, split),
         "largest_class": largest_class(report, split),
+        "weight": None if report.weights is None else given.get("weight"),
+        "weight_unit": plain(given.get("weight_unit") or 1),
         "falls": _falls(report),
         "failures": violated[:FAILURES],
         "worse": _worse(report),

@@ -91,6 +91,9 @@ class Job:
                 label=columns.label,
                 id=columns.id,
                 classes=columns.classes,
+                weight=columns.weight,
+                weight_unit=columns.weight_unit,
+                segments=columns.segments,
                 on_bad_rows=self.config.input.on_bad_rows,
                 missing_model=self.config.input.missing_model,
                 threads=self.config.engine.threads,
@@ -113,6 +116,10 @@ class Job:
         for key, usual in known.items():
             if output[key] == usual:
                 del output[key]
+        if tree["input"]["weight"] is None:
+            del tree["input"]["weight"], tree["input"]["weight_unit"]
+        if tree["input"]["segments"] is None:
+            del tree["input"]["segments"]
         for key, default in (("models", None), ("missing_model", "error")):
             if tree["input"][key] == default:
                 del tree["input"][key]

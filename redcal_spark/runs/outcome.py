@@ -42,12 +42,23 @@ def counts_of(gathered: ScanResult, pair: ReconciledPair) -> dict[str, int]:
     """What a fit counted, for ledger and metrics."""
     return {
         "rows": gathered.rows,
-        "fit_rows": gathered.fit.rows,
-        "holdout_rows": gathered.holdout.rows,
+        "fit_rows": gathered.fit.counted,
+        "holdout_rows": gathered.holdout.counted,
         "unlabelled_rows": gathered.unlabelled,
         "bad_rows": gathered.bad,
         "patches": len(pair.log),
         "rounds": pair.log.rounds,
+    }
+
+
+def weight_counts(gathered: ScanResult) -> dict[str, int]:
+    """What is counted besides where rows have weights; for the metrics alone."""
+    if gathered.fit.totals.weights is None:
+        return {}
+    return {
+        "weightless_rows": gathered.weightless,
+        "fit_weight": gathered.fit.rows,
+        "holdout_weight": gathered.holdout.rows,
     }
 
 
@@ -63,7 +74,7 @@ def ledger_cells(pair: ReconciledPair, histories: Histories) -> dict[str, Any]:
         "model": json.dumps(pair.to_json() | {"log": []}),
         "metrics": json.dumps(numbers),
         "certificate": json.dumps(pair.certificate.to_json()) if pair.certificate else None,
-        "audits": json.dumps(audits(pair, histories)),
+        "audits": json.dumps(audits(pair, histories, pair.certificate)),
     }
 
 

@@ -27,7 +27,7 @@ from redcal_spark.runs import signals
 from redcal_spark.runs.claim import Claim
 from redcal_spark.runs.job import Job
 from redcal_spark.runs.ledger import Ledger, RunRow
-from redcal_spark.runs.outcome import Outcome, counts_of, ledger_cells
+from redcal_spark.runs.outcome import Outcome, counts_of, ledger_cells, weight_counts
 from redcal_spark.runs.patch_writer import Progress
 from redcal_spark.runs.tables import (
     HISTORY,
@@ -193,7 +193,8 @@ class Run:
         """Write all tables; the ledger comes last."""
         job, tables, gathered = self.job, self.job.tables, scan.gathered
         with self.phase("write"):
-            table = history_table(self.claim.row.run_id, pair.losses, histories)
+            columns = pair.columns.segments
+            table = history_table(self.claim.row.run_id, pair.losses, histories, columns)
             commit = self._commit()
             with ThreadPoolExecutor(1) as aside:  # in a catalog each of them takes a second
                 patches = aside.submit(progress.finish)
@@ -205,7 +206,7 @@ class Run:
             self._write_rows(pair, Roles(scan.layout, job.split), gathered.rows)
         job.check_unchanged(self.identity)
         counts = counts_of(gathered, pair)
-        self.write_metrics(pair, counts, histories)
+        self.write_metrics(pair, counts | weight_counts(gathered), histories)
         row = self.end(pair.status, **counts, **ledger_cells(pair, histories))
         return Outcome(row, pair, histories)
 

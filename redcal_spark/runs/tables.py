@@ -14,16 +14,19 @@ import pyarrow.compute as pc
 from redcal_spark.backends.counters import Counters
 from redcal_spark.backends.store import Store
 from redcal_spark.certificate.certify import Certificate
+from redcal_spark.certificate.segment_checks import segments_of
 from redcal_spark.core.history import Point, before_and_after
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.metrics import Metrics
 from redcal_spark.core.patches import FIELDS, PatchLog
+from redcal_spark.core.segment_numbers import read
 from redcal_spark.errors import RunError
 from redcal_spark.model.measurements import MEASURED, history_rows
 from redcal_spark.model.measurements import measurements as measurements
 from redcal_spark.model.pair import ReconciledPair
 from redcal_spark.runs import comments
 from redcal_spark.runs.ledger import RunRow
+from redcal_spark.runs.segment_tables import segment_measurements, segment_quality
 
 PATCHES = pa.schema(
     [
@@ -44,7 +47,15 @@ PATCHES = pa.schema(
     ]
 )
 
-HISTORY = pa.schema([("run_id", pa.string()), *MEASURED])
+HISTORY = pa.schema(
+    [
+        ("run_id", pa.string()),
+        *MEASURED,
+        ("segment", pa.string()),  # a segment column; null: all rows
+        ("segment_kind", pa.string()),  # value, null, or other
+        ("segment_value", pa.string()),
+    ]
+)
 
 # What a run took and what it achieved, as numbers that a dashboard can query: one row a number, of
 # a `kind`. count: rows, patches, jobs and so on; `counted` is the integer, `value` the same as a
@@ -67,6 +78,9 @@ METRICS = pa.schema(
         ("value", pa.float64()),
         ("counted", pa.int64()),
         ("bytes", pa.int64()),
+        ("segment", pa.string()),  # a segment column; null: all rows
+        ("segment_kind", pa.string()),  # value, null, or other
+        ("segment_value", pa.string()),
     ]
 )
 
@@ -138,10 +152,21 @@ def pair_of(store: Store, patches: str, row: RunRow) -> ReconciledPair:
 
 
 def history_table(
-    run_id: str, losses: LossFamily, histories: Mapping[str, Sequence[Point]]
+    run_id: str,
+    losses: LossFamily,
+    histories: Mapping[str, Sequence[Point]],
+    segments: Sequence[str] = (),
 ) -> pa.Table:
-    """One row per split, point, loss and model."""
+    """One row per split, point, loss and model; per segment those of the first and last point."""
     rows = [{"run_id": run_id} | row for row in history_rows(losses, histories)]
+    told_apart = segments_of(segments, *histories.values())
+    if told_apart is None:
+        return pa.Table.from_pylist(rows, schema=HISTORY)
+    for split, points in histories.items():
+        for point in dict.fromkeys((points[0], points[-1])):
+            place = {"run_id": run_id, "split": split, "step": point.steps, "round": point.rounds}
+            for one in read(point.totals, told_apart, losses):
+                rows += [place | numbers for numbers in segment_measurements(one)]
     return pa.Table.from_pylist(rows, schema=HISTORY)
 
 
@@ -168,6 +193,7 @@ def metrics_table(
         *({"kind": "phase", "name": name, "value": value} for name, value in timings.items()),
         *_passes(taken["passes"]),
         *_quality(histories, pair.losses),
+        *segment_quality(histories, pair),
     ]
     common = {
         "run_id": run.run_id,

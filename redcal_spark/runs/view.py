@@ -83,6 +83,9 @@ def _check(job: Job) -> None:
         problems.append("input.id: is not set; rows are put together by it")
     elif output.columns is not None and given.id not in output.columns:
         problems.append(f"output.columns: must have {given.id!r} (input.id)")
+    if given.weight is not None and job.skip:
+        text = "input.weight with input.on_bad_rows: skip: SQL cannot tell which weights were bad"
+        problems.append(f"{text}; mend them and run with on_bad_rows: error")
     if any(given.score_table(model) is not None for model in range(1, given.n_models + 1)):
         problems.append("input: scores of other tables are not joined: join them into one first")
     if problems:
@@ -220,9 +223,12 @@ class _Statement:
         roles = self._roles
         if roles.layout is None:
             return sql.role(roles, "", "", "", "")
-        label = self._input(roles.layout.columns.label)
+        columns = roles.layout.columns
+        label, valid = self._input(columns.label), "_valid"
+        if columns.weight is not None:  # on labelled rows it is a number: a run refuses others
+            valid += f" AND coalesce({self._input(columns.weight)} > 0, false)"
         split = "" if roles.split is None else self._input(roles.split.column)
-        return sql.role(roles, "_valid", label, split, sql.HASH)
+        return sql.role(roles, valid, label, split, sql.HASH)
 
 
 def _check_types(table: Table, names: OutputNames) -> None:

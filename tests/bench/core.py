@@ -134,6 +134,25 @@ def scanning(sizes: Sizes) -> Result:
     return Result([Ratio(what, times["scan"], times["bare"], "cost", 4.5)])
 
 
+def weighted(sizes: Sizes) -> Result:
+    """A fit of weighted rows against the same rows without weights."""
+    work = ten_by_ten(sizes)
+    y, scores = work.block.y, [from_grid(f) for f in work.block.f]
+    w = np.random.default_rng(5).integers(1, 9, sizes.rows)
+    public = Reconciler(
+        losses=work.losses, alpha=ALPHA, eta=ETA, beta=BETA, max_steps=200, threads=1
+    )
+    times = best(
+        {
+            "weighted": lambda: public.fit(scores[0], scores[1], y, weight=w),
+            "bare": lambda: public.fit(scores[0], scores[1], y),
+        },
+        sizes.fits,
+    )
+    what = f"fit with weights: {sizes.rows:,} rows, d = K = 10, against the rows without"
+    return Result([Ratio(what, times["weighted"], times["bare"], "cost")])
+
+
 def many_models(sizes: Sizes) -> Result:
     """The whole scan of 4 and 8 models against that of two: reading, actions, events, sums."""
     family, active = data.losses(1, 10), {}
@@ -312,6 +331,7 @@ def bare_products(models: Sequence[Floats], weights: Floats) -> Callable[[], Non
 MEASUREMENTS: dict[str, Callable[[Sizes], Result]] = {
     "fit": fit,
     "scan": scanning,
+    "weights": weighted,
     "models": many_models,
     "threads": threads,
     "calibration": calibration,

@@ -28,7 +28,7 @@ from redcal_spark.core.paired import Moments, Paired, Range, brier_ranges
 from redcal_spark.core.patches import Patch
 from redcal_spark.core.rows import Rows
 from tests import oracle, problems
-from tests.helpers import fit_gathered, gathered, seeds
+from tests.helpers import fit_gathered, gathered, reordered, seeds
 from tests.oracle import ALGORITHMS, ONE, Problem
 
 # --- a plain reading of DESIGN 2.9 ----------------------------------------------------------------
@@ -36,10 +36,21 @@ from tests.oracle import ALGORITHMS, ONE, Problem
 
 @dataclass(frozen=True)
 class Plain:
-    """The differences of a statement, row by row, and the length of the interval they lie in."""
+    """The differences of a statement, row by row, and the length of the interval they lie in.
+
+    mean: of the weights, where rows have some: then values are w x, of the rows with w > 0.
+    """
 
     x: list[Fraction]
     r: Fraction
+    mean: Fraction = Fraction(1)
+
+    @classmethod
+    def of(cls, problem: Problem, x: list[Fraction], r: Fraction) -> Plain:
+        w = oracle.weights(problem)
+        counted = [k for k in w if k]
+        values = [k * value for k, value in zip(w, x, strict=True) if k]
+        return cls(values, max(counted) * r, Fraction(sum(counted), len(counted)))
 
     @property
     def unit(self) -> Fraction:
@@ -71,7 +82,8 @@ class Plain:
             half = (2 * decimal(v) * ln / n).sqrt() + 7 * decimal(self.r) * ln / (3 * (n - 1))
             half += decimal(self.unit)
             centre = decimal(mean * self.unit)
-            return centre - half, centre + half
+            weight = decimal(self.mean)
+            return (centre - half) / weight, (centre + half) / weight
 
 
 def scores_at(problem: Problem, log: list[dict[str, Any]], steps: int) -> dict[int, oracle.Grid]:
@@ -97,7 +109,7 @@ def loss_differences(
         r = 2 * Fraction(max(map(sum, gaps)), 2 ** oracle.loss_bits(len(y[0])))
     else:
         r = 2 * Fraction(max(max(c) - min(c) for c in columns), 2 ** oracle.loss_bits(len(y[0])))
-    return Plain(x, r)
+    return Plain.of(problem, x, r)
 
 
 def brier_differences(problem: Problem, log: list[dict[str, Any]], model: int, end: int) -> Plain:
@@ -120,7 +132,7 @@ def brier_differences(problem: Problem, log: list[dict[str, Any]], model: int, e
             for j, size in phi.items():
                 moved[j] += abs(size)
     c = [min(Fraction(1), Fraction(m, ONE)) for m in moved]
-    return Plain(x, 2 * sum((k * (2 - k) for k in c), Fraction(0)))
+    return Plain.of(problem, x, 2 * sum((k * (2 - k) for k in c), Fraction(0)))
 
 
 def vectors(problem: Problem) -> bool:
@@ -143,13 +155,17 @@ class Run:
         return self.pair.log.to_json()
 
 
-def run_of(seed: int, **fixed: Any) -> Run:
+def run_of(seed: int, weights: str | None = None, **fixed: Any) -> Run:
     given = {"algorithm": ALGORITHMS[seed % 4], "max_n": 30, "max_d": 5, "max_steps": 14} | fixed
     problem = problems.random_problem(seed, **given)
+    if weights is not None:
+        problem = problems.with_weights(problem, random.Random(seed), weights)
     model, found, layout = gathered(problem, [7, 5])
     pair = fit_gathered(model, found, layout)
     fit = history(found.fit.totals, found.fit.scans, pair.rules, pair.log)
     holdout = other_rows(problem, seed)
+    if weights is not None:
+        holdout = problems.with_weights(holdout, random.Random(seed + 1), weights)
     return Run(problem, pair, fit, holdout, held_points(pair, holdout, [4]))
 
 
@@ -159,7 +175,7 @@ def other_rows(problem: Problem, seed: int) -> Problem:
         shape["d"] = len(problem.f1[0])
     shape["vector_labels"] = vectors(problem)
     drawn = problems.random_problem(seed + 10**6, algorithm=problem.algorithm, **shape)
-    return replace(problem, f1=drawn.f1, f2=drawn.f2, y=drawn.y)
+    return replace(problem, f1=drawn.f1, f2=drawn.f2, y=drawn.y, w=None)
 
 
 def held_points(pair: ReconciledPair, rows: Problem, batches: list[int]) -> list[Point]:
@@ -167,17 +183,32 @@ def held_points(pair: ReconciledPair, rows: Problem, batches: list[int]) -> list
     return history(
         *(found.fit.totals, found.fit.scans, pair.rules, pair.log),
         fitted=pair.rows,
-        holdout=Holdout(layout.label == "vector"),
+        holdout=Holdout(layout.label == "vector", found.fit.totals.heaviest),
     )
 
 
 SEEDS = seeds(range(400, 640), 16)
 
 
+def style_of(seed: int) -> str | None:
+    """Weights of a kind, or none at all."""
+    kinds: list[str | None] = [None, None, *problems.WEIGHTS]
+    return kinds[seed // 4 % len(kinds)]
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_sums_of_every_prefix_are_those_of_the_rows(seed: int) -> None:
     """At every point, since the guard may choose any: in the unit that the prefix asks for."""
-    run = run_of(seed)
+    sums_are_those_of_the_rows(run_of(seed))
+
+
+@pytest.mark.parametrize("style", problems.WEIGHTS)
+@pytest.mark.parametrize("seed", seeds(range(400, 430), 6))
+def test_sums_of_weighted_rows(seed: int, style: str) -> None:
+    sums_are_those_of_the_rows(run_of(seed, weights=style))
+
+
+def sums_are_those_of_the_rows(run: Run) -> None:
     free = sum(patch["round"] is None for patch in run.log)
     for point in run.held:
         paired = point.totals.paired
@@ -200,23 +231,19 @@ def moments(z: Sequence[int]) -> Moments:
 
 @pytest.mark.parametrize("seed", seeds(range(400, 424), 12))
 def test_sums_merge_in_any_order_and_travel(seed: int) -> None:
-    run = run_of(seed)
+    run = run_of(seed, weights=style_of(seed))
     rows = run.holdout
     order = list(range(len(rows.f1)))
     random.Random(seed).shuffle(order)
-    shuffled = replace(
-        rows,
-        f1=[rows.f1[i] for i in order],
-        f2=[rows.f2[i] for i in order],
-        y=[rows.y[i] for i in order],
-    )
+    shuffled = reordered(rows, order)
     for other, batches in ((shuffled, [1]), (shuffled, [3, 1, 5]), (rows, [len(order)])):
         again = held_points(run.pair, other, batches)
         assert [p.totals.paired for p in again] == [p.totals.paired for p in run.held]
     # as tasks of Spark send it
     _, found, _ = gathered(rows, [2])
     cut = segments(run.pair.log, run.pair.rows)
-    task = HistoryTask(run.pair.rules, tuple(map(tuple, cut)))
+    holdout = Holdout(vectors(rows), found.fit.totals.heaviest)
+    task = HistoryTask(run.pair.rules, tuple(map(tuple, cut)), holdout)
     sent = [row("holdout", x.active.rows, pack_block(x.active)) for x in found.fit.scans]
     parts = [
         unpack_changes(cell)
@@ -264,7 +291,17 @@ def only(found: Certificate, name: str, loss: str | None, model: int | None) -> 
 @pytest.mark.parametrize("candidates", [1, 7])
 @pytest.mark.parametrize("seed", seeds(range(400, 432), 16))
 def test_intervals_are_those_of_the_specification(seed: int, candidates: int) -> None:
-    run, delta = run_of(seed), Fraction(1, 10)
+    intervals_are_those_of_the_specification(run_of(seed), candidates)
+
+
+@pytest.mark.parametrize("style", problems.WEIGHTS)
+@pytest.mark.parametrize("seed", seeds(range(432, 452), 4))
+def test_intervals_of_weighted_rows(seed: int, style: str) -> None:
+    intervals_are_those_of_the_specification(run_of(seed, weights=style), 3)
+
+
+def intervals_are_those_of_the_specification(run: Run, candidates: int) -> None:
+    delta = Fraction(1, 10)
     found = certify(run.pair, run.points, run.held, delta=delta, candidates=candidates)
     assert found.level == Level(delta, statements(run), candidates)
     each = delta / (statements(run) * candidates)
@@ -298,6 +335,7 @@ def test_intervals_are_those_of_the_specification(seed: int, candidates: int) ->
         if own:
             brier = only(found, "brier_decrease", None, model)
             close(brier.interval, *brier_differences(run.holdout, run.log, model, end).ends(each))
+    masses_are_those_of_the_specification(run, found, each)
     for name in run.problem.losses:
         one, two = (only(found, "loss_fell", name, model).interval for model in (1, 2))
         both = only(found, "both_losses_fell", name, None)
@@ -306,6 +344,31 @@ def test_intervals_are_those_of_the_specification(seed: int, candidates: int) ->
     for check in found.checks:
         if check.interval is not None:
             assert check.interval.confidence == 1 - delta
+
+
+def masses_are_those_of_the_specification(run: Run, found: Certificate, each: Fraction) -> None:
+    """Clopper-Pearson without weights; with weights the mean of w (x - 1/2), x being 0 or 1."""
+    y, half = run.holdout, Fraction(1, 2)
+    f1, f2 = oracle.replay(y, run.log)
+    shown = oracle.Run(y)
+    shown.f = {1: f1, 2: f2}
+    for check in found.checks:
+        if check.name != "largest_event" or check.split != "holdout":
+            continue
+        assert check.interval is not None
+        if y.w is None:
+            assert "Clopper-Pearson" in check.interval.method
+            continue
+        assert "Bernstein" in check.interval.method
+        events = [rows for name, _, _, rows in shown.events() if name == check.loss]
+        rows = max(events, key=shown.mass)
+        x = [Fraction(i in rows) - half for i in range(len(y.f1))]
+        plain = Plain.of(y, x, Fraction(1))
+        low, high = (Fraction(end) + half for end in plain.ends(each))
+        # above 2^26 halves of weights are no whole units: nothing is rounded here, so it is nearer
+        off = 2 * plain.unit / plain.mean + (high - low) / 10**11
+        assert abs(check.interval.low - low) <= off and abs(check.interval.high - high) <= off
+        assert check.measured == Fraction(shown.mass(rows), sum(oracle.weights(y)))
 
 
 def test_a_model_without_patches_is_not_said_to_have_fallen() -> None:
@@ -412,7 +475,7 @@ def test_brier_scores_of_many_classes_do_not_overflow() -> None:
         *(0, None, "calibrate", 1, None, "t", None, None, actions[0], None, None, n, (-ONE,) * d)
     )
     cut = segments([patch], n)
-    [change] = Measured(cut, rules, d, paired=True).changes(Block((f1, f2), y))
+    [change] = Measured(cut, rules, d, Holdout(vectors=False)).changes(Block((f1, f2), y))
     assert change.paired is not None
     after = Rows(Block((f1, f2), y), rules)
     after.apply(patch)

@@ -194,6 +194,7 @@ class LocalScan:
     def engine(self, problem: Problem, watched: bool = False) -> Engine:
         """Rounds that are watched leave nothing to ask of the rows: those are patched in place."""
         given, fit = problem.parameters, self.gathered.fit
+        watched = watched and not problem.columns.segments  # of which regions know nothing
         totals = fit.totals if watched and not given.reconciles_scores else None
         own = totals is not None and not given.calibrates_everywhere
         rules = problem.fitting_rules(self.layout)
@@ -204,7 +205,8 @@ class LocalScan:
 
     def histories(self, pair: Fitted, seen: list[Point] | None) -> dict[str, list[Point]]:
         histories = {} if seen is None else {"fit": seen}
-        holdout, fitted = Holdout(self.layout.label == "vector"), self.gathered.fit.rows
+        fitted, heaviest = self.gathered.fit.counted, self.gathered.holdout.totals.heaviest
+        holdout = Holdout(self.layout.label == "vector", heaviest)
         for name, part in self.gathered.parts.items():
             if name not in histories:
                 self.replayed += sum(scan.active.rows for scan in part.scans)

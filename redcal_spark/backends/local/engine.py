@@ -29,7 +29,7 @@ _Place = tuple[Rows, Index]  # a part of the engine, and some of its rows
 class LocalEngine:
     """Keeps the active rows of scanned blocks in memory and patches copies of them.
 
-    rows: all fitting rows, also those that the scan dropped.
+    rows: all fitting rows, also those that the scan dropped; with weights, their sum.
     own: nobody else will look at the scans, so that no copies are needed.
     totals: of all rows before the first patch, to be kept up to date for those who watch.
     """
@@ -78,6 +78,10 @@ class LocalEngine:
     @property
     def held_rows(self) -> int:
         return sum(map(len, self._parts))
+
+    @property
+    def _held_weight(self) -> int:
+        return sum(part.weight for part in self._parts)
 
     def disagreements(self) -> Sequence[Ints]:
         return self._counts
@@ -168,7 +172,7 @@ class LocalEngine:
         if self.totals is not None and change is not None:
             self.totals += change
         # a row is in at most one event of a loss and a pair: so many are active at most
-        if 2 * sum(int(c.sum()) for c in self._counts) < self.held_rows:
+        if 2 * sum(int(c.sum()) for c in self._counts) < self._held_weight:
             self.compact()
 
     def _groups(self, rows: int) -> list[list[Rows]]:
@@ -194,7 +198,7 @@ class LocalEngine:
 
     def _count(self) -> None:
         zero = no_events(self.rules)
-        counts = [event_counts(part.events, self.rules.losses) for part in self._parts]
+        counts = [event_counts(part.events, self.rules.losses, part.w) for part in self._parts]
         self._counts = [sum(c, start) for start, *c in zip(zero, *counts, strict=True)]
 
     def compact(self) -> None:
@@ -206,9 +210,9 @@ class LocalEngine:
 def _put_back(gathered: tuple[Rows, list[_Place]]) -> list[Ints]:
     """Let the events of a piece follow its scores; how many rows more each of them has."""
     piece, places = gathered
-    before = event_counts(piece.events, piece.rules.losses)
+    before = event_counts(piece.events, piece.rules.losses, piece.w)
     _, piece.events = classify(piece.current(), piece.rules)
-    after = event_counts(piece.events, piece.rules.losses)
+    after = event_counts(piece.events, piece.rules.losses, piece.w)
     models = [model for model, touched in enumerate(piece.touched, 1) if touched.any()]
     start = 0
     for part, rows in places:

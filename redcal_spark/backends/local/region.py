@@ -76,10 +76,10 @@ class LocalRegion:
         """Of the rows here, whose events are up to date: as in the totals, one after another."""
 
         def counted(piece: Rows) -> list[Ints]:
-            losses = piece.rules.losses
-            pairs, apart = pair_counts(piece.actions, losses)
-            events = event_counts(piece.events, losses)
-            return [apart, event_rows(piece.events, events, losses), *pairs, *events]
+            losses, w = piece.rules.losses, piece.w
+            pairs, apart = pair_counts(piece.actions, losses, w)
+            events = event_counts(piece.events, losses, w)
+            return [apart, event_rows(piece.events, events, losses, w), *pairs, *events]
 
         counts = self._spread(counted, self._pieces)
         return [np.sum(parts, axis=0) for parts in zip(*counts, strict=True)]
@@ -87,7 +87,12 @@ class LocalRegion:
     def _of_model(self, model: int) -> list[Any]:
         """What patches of a model change beside: squared errors, label and score sums per cell."""
         known = self.residuals(model)
-        squares = self._spread(lambda piece: brier_sum(piece.f[model - 1], piece.y), self._pieces)
+
+        def squared(piece: Rows) -> int:
+            assert piece.y is not None
+            return brier_sum(piece.f[model - 1], piece.y, piece.w)
+
+        squares = self._spread(squared, self._pieces)
         return [sum(squares), known.labels.copy(), known.scores.copy()]
 
     def _change(self) -> Totals:

@@ -283,7 +283,7 @@ class Packer:
             return
         codes = np.concatenate(events, axis=2)
         groups = self._grouping.of(codes)
-        self._grouping.count(groups, codes, self.groups)
+        self._grouping.count(groups, codes, self.groups, block.w)
         yield from self._sorted(block, groups)
 
     def close(self) -> Iterator[pa.RecordBatch]:

@@ -28,12 +28,14 @@ from redcal_spark.core.sums import GapSums, Residuals, Sums
 class Room:
     """What the driver may hold, and what is worth holding.
 
-    rows: so many at most. large: rows of the smallest event that a round may choose.
+    rows: so many at most. large: rows of the smallest event that a round may choose. weight: of a
+    row, on average.
     """
 
     rows: int
     large: int
     threads: int | None = None
+    weight: float = 1.0
 
 
 class SparkEngine:
@@ -90,7 +92,7 @@ class SparkEngine:
             return
         self._counts = _event_counts(self._stored.ask("events"), self._stored.rules)
         # A row may be in events of several losses and pairs, so this is at least what is active.
-        if 0 < sum(int(c.sum()) for c in self._counts) <= self._room.rows:
+        if 0 < sum(int(c.sum()) for c in self._counts) <= self._room.rows * self._room.weight:
             self._regroup()
 
     def _regroup(self, totals: Totals | None = None) -> None:
@@ -129,9 +131,7 @@ class SparkEngine:
         region = self._at_hand(event)
         if region is not None:
             return _Recorded(region, self._patched)
-        assert self._counts is not None
-        pair = self._stored.rules.pairs.index(event.pair)
-        return self._region(event, int(self._counts[event.loss][pair, event.a1, event.a2]))
+        return self._region(event)
 
     def _at_hand(self, event: Disagreement) -> Region | None:
         """The event's rows at the driver, if it has room: else without the rows that now agree."""
@@ -145,13 +145,13 @@ class SparkEngine:
             self._leave()
         return region
 
-    def _region(self, keep: Keep, rows: int, round: int | None = None) -> Region:
+    def _region(self, keep: Keep, round: int | None = None) -> Region:
         """Rows of an event as blocks of their own; at the driver, if it has room for them."""
         scratch, rules = self._stored.scratch, self._stored.rules
         with scratch.counters.timed("event") as made:
-            made.rows = rows
             written = self._stored.keep(keep, made)
-        if rows > self._room.rows:
+            made.rows = written.told.rows["fit"]
+        if made.rows > self._room.rows:
             return _Frozen(Stored(scratch, written, rules, round), self._closed)
         blocks = blocks_at_driver(written, "fit", None, self._room.threads)
         scans = scans_of(blocks, rules, self._room.threads)
@@ -166,8 +166,7 @@ class SparkEngine:
         self._counts, self._regroup_next = None, True
         if log[-1].kind == "score" or log[-1].round is None:
             return None
-        first = next(p for p in reversed(log) if p.kind == "reconcile")
-        return self._region("frozen", first.rows, log[-1].round)
+        return self._region("frozen", log[-1].round)
 
     def gaps(self) -> GapSums:
         if self._stored.rewrite_pays:

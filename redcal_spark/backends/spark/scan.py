@@ -118,7 +118,9 @@ class SparkScan:
         events = len(self._rules.pairs) * losses.event_type.itemsize
         known = models * losses.action_type.itemsize + events
         label = 4 * d if self.layout.label == "vector" else 4
-        return 4 * d * models + label + known * len(losses)
+        weight = 8 * len(self.layout.columns.segments)
+        weight += 0 if self.layout.columns.weight is None else 8
+        return 4 * d * models + label + weight + known * len(losses)
 
     @property
     def fits_the_driver(self) -> bool:
@@ -137,8 +139,9 @@ class SparkScan:
         stored = Stored(self.scratch, self.written, problem.fitting_rules(self.layout))
         eta = problem.parameters.resolve(fit.rows, self.layout.n_classes).eta
         large = 0 if eta is None else ceil(eta * fit.rows)
-        room = Room(self.driver_budget // self.row_bytes, max(1, large), self.threads)
-        totals = fit.totals if watched else None
+        most, mean = self.driver_budget // self.row_bytes, fit.rows / max(1, fit.counted)
+        room = Room(most, max(1, large), self.threads, mean)
+        totals = fit.totals if watched and not problem.columns.segments else None
         return SparkEngine(stored, fit.rows, room, grouped=self._grouped, totals=totals)
 
     def patch_effects(self, pair: Fitted) -> list[PatchEffect]:
@@ -227,15 +230,16 @@ class SparkScan:
             return histories
         histories = {} if seen is None else {"fit": seen}
         self.replayed = sum(self.written.told.rows[kind] for kind in kinds)
-        pairing = Holdout(self.layout.label == "vector")
-        cut = segments(pair.log, self.gathered.fit.rows)
+        heaviest = self.gathered.holdout.totals.heaviest
+        pairing = Holdout(self.layout.label == "vector", heaviest)
+        cut = segments(pair.log, self.gathered.fit.counted)
         patches = tuple(tuple(segment) for segment in cut)
         nothing = Totals.none(pair.rules, self.layout.n_classes)
         told = Statistics("changes", len(cut) * len(kinds) * len(pack_changes([nothing])))
         changes: dict[str, list[list[Totals]]] = {name: [] for name in kinds}
         with self.scratch.passing("holdout", size) as watch:
             frame = self.written.passed(
-                lambda cells: HistoryTask(pair.rules, patches, watch.cells(cells)), kinds
+                lambda cells: HistoryTask(pair.rules, patches, pairing, watch.cells(cells)), kinds
             )
             for kind, data in self.scratch.collected(merged(frame, told)):
                 changes[kind].append(unpack_changes(data))

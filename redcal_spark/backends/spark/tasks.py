@@ -39,7 +39,7 @@ from redcal_spark.backends.spark.reports import CountedCells
 from redcal_spark.core.additive import Array
 from redcal_spark.core.columns import Layout
 from redcal_spark.core.events import Disagreement
-from redcal_spark.core.history import Measured, added
+from redcal_spark.core.history import Holdout, Measured, added
 from redcal_spark.core.kernel import Rules, event_counts
 from redcal_spark.core.metrics import Totals
 from redcal_spark.core.output_columns import OutputNames
@@ -200,6 +200,7 @@ class HistoryTask:
 
     rules: Rules
     segments: tuple[tuple[Patch, ...], ...]
+    holdout: Holdout
     source: CellSource = FROM_ROWS
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -208,8 +209,8 @@ class HistoryTask:
         for kind, packed in self.source(batches):
             block = unpack_block(packed)
             if kind not in measured:
-                paired = kind == "holdout"
-                measured[kind] = Measured(self.segments, self.rules, block.n_classes, paired)
+                holdout = self.holdout if kind == "holdout" else None
+                measured[kind] = Measured(self.segments, self.rules, block.n_classes, holdout)
             changes = measured[kind].changes(block)
             known = total.setdefault(kind, [None] * len(changes))
             total[kind] = added([[t for t in known if t is not None], changes], len(changes))
@@ -301,7 +302,7 @@ def answer(rows: Rows, question: Question, model: int = 0) -> dict[str, Array]:
     rules = rows.rules
     if question == "events":
         rows.settle()
-        counts = event_counts(rows.events, rules.losses)
+        counts = event_counts(rows.events, rules.losses, rows.w)
         return {f"events.{i}": c for i, c in enumerate(counts)}
     if question == "residuals":
         return residuals(rows, model).to_arrays()

@@ -21,7 +21,7 @@ from redcal_spark.model.pair import ReconciledPair
 from redcal_spark.model.tune import tuned
 from redcal_spark.runs.job import Job
 from redcal_spark.runs.ledger import RunRow, fingerprint
-from redcal_spark.runs.outcome import counts_of, ledger_cells
+from redcal_spark.runs.outcome import counts_of, ledger_cells, weight_counts
 
 
 @dataclass(frozen=True)
@@ -57,13 +57,14 @@ class Redone:
 
     @property
     def counts(self) -> dict[str, int]:
-        return counts_of(self.gathered, self.pair)
+        """All that the metrics count."""
+        return counts_of(self.gathered, self.pair) | weight_counts(self.gathered)
 
     @property
     def ledger(self) -> dict[str, Any]:
         """The cells of the ledger that follow from the input."""
         cells = ledger_cells(self.pair, self.histories)
-        return {"status": self.pair.status, **self.counts, **cells}
+        return {"status": self.pair.status, **counts_of(self.gathered, self.pair), **cells}
 
 
 def job_of(job: Job, row: RunRow) -> Job:
@@ -123,7 +124,12 @@ def columns_of(job: Job, row: RunRow) -> Columns:
         own = own or given.score_columns(model)
         plain_list = [own] if isinstance(own, str) else list(own)
         names.append(plain_list[0] if len(plain_list) == 1 else tuple(plain_list))
-    return Columns(tuple(names), given.label, given.id, given.classes, given.model_names)
+    return Columns(
+        *(tuple(names), given.label, given.id, given.classes, given.model_names),
+        weight=given.weight,
+        weight_unit=given.weight_unit,
+        segments=given.segments or (),
+    )
 
 
 def redo(job: Job) -> Redone:

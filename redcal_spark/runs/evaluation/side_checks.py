@@ -28,8 +28,11 @@ from redcal_spark.runs.tables import (
 
 KEYS = {
     "patches": ("step",),
-    "history": ("split", "step", "model", "loss"),
-    "metrics": ("kind", "name", "number", "split", "stage", "model", "loss"),
+    "history": ("split", "step", "model", "loss", "segment", "segment_kind", "segment_value"),
+    "metrics": (
+        *("kind", "name", "number", "split", "stage", "model", "loss"),
+        *("segment", "segment_kind", "segment_value"),
+    ),
 }
 RECOMPUTED = "the fit made again from the input"
 TAKEN_AGAIN = (
@@ -45,7 +48,8 @@ def check_patches(job: Job, row: RunRow, redone: Redone) -> Checked:
 
 
 def check_history(job: Job, row: RunRow, redone: Redone) -> Checked:
-    expected = history_table(row.run_id, redone.pair.losses, redone.histories)
+    pair = redone.pair
+    expected = history_table(row.run_id, pair.losses, redone.histories, pair.columns.segments)
     return _compared(job, row, "history", expected, HISTORY, RECOMPUTED)
 
 

@@ -1,0 +1,137 @@
+"""`input.weight` through whole jobs: tables, certificate, audit, report, evaluation."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from redcal_spark import ReconciledPair
+from tests import oracle, problems
+from tests.e2e.work import Work, problem, scores, split_rows, write
+from tests.helpers import same_as
+
+
+def weighted(rows: int = 600, heavy: int = 4) -> pa.Table:
+    """Multiples of .5, some of them 0; rows without a label have none at all."""
+    table = scores(rows)
+    rng = np.random.default_rng(8)
+    w = rng.integers(0, 2 * heavy, rows) / 2
+    known = table["outcome"].is_valid().to_pylist()
+    weights = [x if k else None for x, k in zip(w.tolist(), known, strict=True)]
+    return table.append_column("w", pa.array(weights))
+
+
+def with_weights(work: Work) -> pa.Table:
+    table = weighted()
+    write(table)
+    work.tree["input"] |= {"weight": "w", "weight_unit": 0.5}
+    work.tree["reconcile"]["beta"] = 0.01
+    return table
+
+
+def test_a_run_is_that_of_the_oracle_and_is_evaluated(work: Work) -> None:
+    table = with_weights(work)
+    run = work.ran()
+    fit = split_rows(table, "train")
+    asked = problem(fit, beta=0.01, w=fit["w"].to_pylist(), weight_unit=0.5)
+    w = oracle.weights(asked)
+    work.redcal("export", "--output", "model.json")
+    pair = ReconciledPair.load("model.json")
+    same_as(pair, oracle.fit(asked))
+    assert (pair.rows, pair.columns.weight, pair.columns.weight_unit) == (sum(w), "w", 0.5)
+
+    told = work.redcal("evaluate", "--json")
+    assert told.code == 0, told.out
+    rows = work.table()
+    roles = dict(zip(rows["case"].to_pylist(), rows["split"].to_pylist(), strict=True))
+    for case, fold, label, weight in zip(
+        *(table[name].to_pylist() for name in ("case", "fold", "outcome", "w")), strict=True
+    ):
+        part = {"train": "fit", "test": "holdout"}.get(fold, "none")
+        assert roles[case] == (part if label is not None and weight else "none")
+    row = work.runs()[-1]
+    holdout = split_rows(table, "test")
+    assert row["fit_rows"] == sum(x > 0 for x in w)
+    assert row["holdout_rows"] == sum(x > 0 for x in holdout["w"].to_pylist())
+    metrics = {m["name"]: m["counted"] for m in work.table("out/rows_metrics").to_pylist()}
+    assert metrics["fit_weight"] == sum(w)
+    assert metrics["holdout_weight"] == 2 * sum(holdout["w"].to_pylist())
+    weightless = sum(x == 0 for x in table["w"].to_pylist())
+    assert metrics["weightless_rows"] == weightless
+    history = work.table("out/rows_history").to_pylist()
+    assert {h["rows"] for h in history if h["split"] == "fit"} == {sum(w)}
+    methods = {
+        check["interval"]["method"].partition(" (")[0]
+        for check in json.loads(row["certificate"])["checks"]
+        if check["interval"] is not None
+    }
+    assert methods <= {"empirical Bernstein", "nothing changed"} and methods
+    page = Path(run["report"]).read_text("utf-8")
+    assert re.search("The rows are weighted by <b>.*w.*</b>, in units of 0.5: a row of", page)
+
+
+def test_the_same_as_if_rows_were_written_out(work: Work) -> None:
+    table = with_weights(work)
+    work.tree["output"]["table"] = "out/weighted"
+    work.ran()
+    w = [0 if x is None else int(2 * x) for x in table["w"].to_pylist()]
+    order = [i for i, times in enumerate(w) for _ in range(times)]
+    copies = table.take(order).drop_columns(["w", "case"])
+    write(copies.append_column("case", pa.array(range(len(order)))), "copies.parquet")
+    del work.tree["input"]["weight"], work.tree["input"]["weight_unit"]
+    work.tree["input"]["table"] = "copies.parquet"
+    work.tree["output"]["table"] = "out/copies"
+    work.ran()
+    names = ["weighted", "copies"]
+    one, two = (work.table(f"out/{n}_patches").drop_columns(["run_id"]) for n in names)
+    assert one.sort_by("step").equals(two.sort_by("step")) and len(one)
+    keys = [(k, "ascending") for k in ("split", "step", "loss", "model")]
+    one, two = (work.table(f"out/{n}_history").drop_columns(["run_id"]) for n in names)
+    assert one.sort_by(keys).equals(two.sort_by(keys))
+
+
+def test_audit_and_check_say_weighted(work: Work) -> None:
+    table = with_weights(work)
+    told = work.redcal("check")
+    assert "  weight   'w', multiples of 0.5\n" in told.out
+    audit = work.ran("audit")
+    counted = [
+        x
+        for x, fold in zip(table["w"].to_pylist(), table["fold"].to_pylist(), strict=True)
+        if x and fold != "later"
+    ]
+    assert audit["rows"] == 2 * sum(counted)
+    assert audit["weights"]["rows"] == len(counted)
+    assert "labelled rows, weighted: they count as" in work.redcal("audit").out
+
+
+def test_another_unit_is_another_run(work: Work) -> None:
+    with_weights(work)
+    first = work.ran()["run_id"]
+    assert work.ran()["run_id"] == first
+    work.tree["input"]["weight_unit"] = 0.25
+    assert work.ran()["run_id"] != first
+
+
+def test_refusals(work: Work) -> None:
+    with_weights(work)
+    work.tree["input"]["weight_unit"] = 1
+    told = work.redcal("run")
+    assert told.code == 2
+    assert "rows with a weight that is no multiple of 1; first: id " in told.err
+    assert "; input.weight_unit: 0.5 would do" in told.err
+    for given, said in (
+        ({"weight_unit": 0}, "input.weight_unit: must be a number above 0, got 0"),
+        ({"weight": None}, "input.weight_unit: says nothing without weight"),
+        ({"weight": "outcome"}, "input.weight: is the same column as label"),
+        ({"weight": "fold"}, "weight column 'fold' has type string; weights are numbers"),
+        ({"weight": "none"}, "column 'none' not found"),
+    ):
+        work.tree["input"] |= {"weight": "w", "weight_unit": 0.5} | given
+        told = work.redcal("check")
+        assert (told.code, said in told.err) == (2, True), told.err
+    assert problems.WEIGHTS
