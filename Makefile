@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-all test-versions test-oldest test-faults lint types docs docs-serve pages results fuzz bench bench-scale format lock licences audit-deps clean
+.PHONY: help demo test test-server test-fast test-all test-versions test-oldest test-faults lint types docs docs-serve pages results fuzz bench bench-scale format lock licences audit-deps clean
 
 # The first of these that is Python 3.11 or later and can make a venv; or say `make PYTHON=...`.
 CANDIDATES := python3.11 python3
@@ -45,6 +45,9 @@ test-fast: $(READY) ## run those of them that start no JVM (3 minutes)
 
 test-all: $(READY) ## run every test, whole matrices and all seeds (hours)
 	$(PYTEST)
+
+test-server: $(READY) ## build the S3 server of the tests, once a machine; needs go
+	.venv/bin/python -m tests.object_store
 
 lint: $(READY) ## check rules and layout (ruff)
 	.venv/bin/ruff check .

@@ -68,7 +68,17 @@ def classic(folder: Path) -> Any:
     from redcal_spark.backends.spark.session import local_session
 
     settings = {"master": "local[2,4]", "spark.sql.warehouse.dir": str(folder / "warehouse")}
-    return local_session(**settings, **FORGETFUL)
+    return local_session(**settings, **FORGETFUL, **at_s3())
+
+
+def at_s3() -> dict[str, str]:
+    """For tests of object stores: jars, and credentials of workers. The server is told later."""
+    from redcal_spark.backends.spark.hadoop import object_store_settings
+    from tests.object_store import KEY, SECRET
+
+    given = {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET}
+    of_workers = {f"spark.executorEnv.{key}": value for key, value in given.items()}
+    return object_store_settings(["s3://lake"], given) | of_workers
 
 
 def connect(folder: Path) -> Any:

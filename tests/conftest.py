@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests import backends
+from tests.object_store import ObjectStore, binary, running
 
 os.environ["SPARK_SUBMIT_OPTS"] = backends.SHORT_LIVED  # also for processes of tests
 
@@ -18,6 +19,16 @@ os.environ["SPARK_SUBMIT_OPTS"] = backends.SHORT_LIVED  # also for processes of 
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     with backends.session(tmp_path_factory.mktemp("spark")) as found:
         yield found
+
+
+@pytest.fixture(scope="session")
+def object_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+    """A real S3 server on loopback; each test has its own folder in the bucket."""
+    program = binary()
+    if isinstance(program, str):
+        pytest.skip(program)
+    with running(program, tmp_path_factory.mktemp("object_store")) as store:
+        yield store
 
 
 @pytest.fixture

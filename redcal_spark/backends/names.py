@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from redcal_spark.backends.local.errors import odd_signs
+from redcal_spark.backends.location import Location, told
+from redcal_spark.config.addresses import ADDRESS, SCHEMES, in_hadoop, scheme_of
 
 MAX_NAME = 255  # bytes of a file's name
 
 CATALOG_NAME = re.compile(r"(\w+|`[^`]+`)(\.(\w+|`[^`]+`)){1,2}")
-ADDRESS = re.compile(r"[A-Za-z][\w+-]*:/")  # of an object store
 FILE_ENDINGS = (".csv", ".tsv", ".txt", ".gz", ".parquet")
 
 
@@ -58,7 +59,14 @@ class Place:
     @property
     def absolute(self) -> Place:
         """Spark resolves relative paths against the folder its server was started in."""
+        if self.is_path and not self.is_here:
+            return Place(in_hadoop(self.name))
         return Place(str(Path(self.name).absolute())) if self.is_here else self
+
+    @property
+    def is_address(self) -> bool:
+        """Whether it is in an object store that this process may reach, too."""
+        return scheme_of(self.name) is not None
 
 
 def is_catalog_name(name: str) -> bool:
@@ -73,13 +81,17 @@ def elsewhere(name: str) -> str | None:
             "the local engine uses paths only; a catalog name needs engine.name: spark "
             f"(for a folder of that name write ./{name})"
         )
-    if ADDRESS.match(name):
-        return "the local engine uses local paths only; an object store needs engine.name: spark"
+    if ADDRESS.match(name) and scheme_of(name) is None:
+        known = ", ".join(f"{scheme}://" for scheme in SCHEMES)
+        return f"the local engine uses paths, {known} only; others need engine.name: spark"
     return None
 
 
-def problem_of_target(name: str, key: str) -> str | None:
+def problem_of_target(place: Location, key: str) -> str | None:
     """Why no table can be written at a path. key: of the configuration."""
+    name = place.name
+    if place.is_address:
+        return _problem_of_address(place, key)
     path = Path(name)
     other = elsewhere(name)
     if other and not os.path.exists(path):
@@ -105,4 +117,22 @@ def problem_of_target(name: str, key: str) -> str | None:
         return f"{key}: {name} cannot be made: {parent} is a file"
     if not os.access(parent, os.W_OK | os.X_OK):
         return f"{key}: {name} cannot be written: no permission in {parent}"
+    return None
+
+
+def _problem_of_address(place: Location, key: str) -> str | None:
+    """As `problem_of_target`. Whether a key may be written is known when it is."""
+    if (odd := odd_signs(place.name)) is not None:
+        return f"{key}: {place.name} cannot be written: {odd}; choose another name"
+    try:
+        if place.is_file(place.path):
+            return f"{key}: {place.name} is a file; a table is a folder"
+        if not place.is_dir():
+            bucket = place.bucket
+            known = bucket.exists()
+            return None if known else f"{key}: {place.name} cannot be made: no {bucket.name}"
+        if not place.below("_delta_log").is_dir() and place.listed():
+            return f"{key}: {place.name} is a folder with other things in it, not a Delta table"
+    except OSError as err:
+        return f"{key}: {place.name} cannot be reached: {told(err)}"
     return None

@@ -238,6 +238,9 @@ class Store(Protocol):
     def last_writer(self, name: str) -> str | None:
         """The run that wrote the newest version, if a run of ours did."""
 
+    def loses_commits(self, name: str) -> bool:
+        """Whether one writer of a table may undo the commit of another, so that runs take turns."""
+
 
 def written_before(store: Store, target: Target, commit: Commit) -> tuple[int, int] | None:
     """The version and the rows of this write, if it was made already.

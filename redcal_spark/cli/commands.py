@@ -6,9 +6,9 @@ import argparse
 import json
 import os
 from dataclasses import asdict, replace
-from pathlib import Path
 
 from redcal_spark.atomic_write import write_whole
+from redcal_spark.cli.compare_tables import comparison_tables
 from redcal_spark.cli.open_job import job_of, model_of, renamed
 from redcal_spark.cli.results import (
     console_of,
@@ -23,7 +23,6 @@ from redcal_spark.cli.results import (
 from redcal_spark.cli.sql_export import select_of
 from redcal_spark.cli.tables import (
     audit_tables,
-    comparison_tables,
     explanation_lines,
     log_table,
     runs_table,
@@ -37,7 +36,7 @@ from redcal_spark.registry import runs as registry
 from redcal_spark.report.compare_chart import check_chart, write_chart
 from redcal_spark.report.data import Report
 from redcal_spark.report.pdf import find_browser
-from redcal_spark.report.write import format_of, path_on_demand, write_report
+from redcal_spark.report.write import format_of, place_on_demand, write_report
 from redcal_spark.runs import start
 from redcal_spark.runs.claim import is_dead
 from redcal_spark.runs.compare import compare_job
@@ -176,8 +175,7 @@ def compare(options: argparse.Namespace) -> int:
     if options.output is not None:
         write_chart(compared, options.output)
     if options.json:
-        procedures = [one.to_json() for one in compared]
-        print(json.dumps({"input": job.input.name, "procedures": procedures}))
+        print(json.dumps({"input": job.input.name, **compared.to_json()}))
         return 0
     if not options.quiet:
         console = console_of(options)
@@ -249,14 +247,12 @@ def report(options: argparse.Namespace) -> int:
         find_browser()  # before anything is read
     job = job_of(options)
     row = job.find(options.run)
-    path = path_on_demand(job.config.output) if given is None else Path(given)
-    if given is None and form != "html":
-        path = path.with_suffix(f".{form}")
-    write_report(Report.of(job.store, job.tables, row), path, form)
+    place = place_on_demand(job.config, given, form)
+    write_report(Report.of(job.store, job.tables, row), place, form)
     if given is not None:  # the one beside the table is the newest run's, whichever that is
         record_export(job, row, given)
-    data = {"run_id": row.run_id, "report": str(path)}
-    return show(options, data, f"report of run {row.run_id} in {path}")
+    data = {"run_id": row.run_id, "report": place.name}
+    return show(options, data, f"report of run {row.run_id} in {place.name}")
 
 
 def view(options: argparse.Namespace) -> int:

@@ -15,7 +15,7 @@ from redcal_spark.cli.results import aside
 from redcal_spark.config.load import load_config
 from redcal_spark.demo import CONFIG, SCHEMA, SEED, patients
 from redcal_spark.errors import UsageError
-from redcal_spark.report.write import path_on_demand
+from redcal_spark.report.write import place_on_demand
 
 
 def demo(options: argparse.Namespace) -> int:
@@ -46,9 +46,9 @@ def demo(options: argparse.Namespace) -> int:
             (f"{called} run -c {config} --set reconcile.eta=0.002", "go further"),
         ):
             print(f"  {command:<{50 + len(called)}} # {why}")
-        page = path_on_demand(load_config(config).output)
+        page = place_on_demand(load_config(config))
         if page.exists():
-            print(f"\nThe report, for your browser: {page}")
+            print(f"\nThe report, for your browser: {page.name}")
     return code
 
 

@@ -7,9 +7,9 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from redcal_spark.backends.backend import Backend
 from redcal_spark.backends.local.backend import LocalBackend
@@ -51,19 +51,34 @@ def _work(config: Config) -> Backend:
     level = logging.INFO if engine == "spark" else logging.DEBUG  # the usual goes without saying
     log_line.log(level, "engine %s: %s", engine, why)
     if engine == "local":
-        return LocalBackend(DeltaRsStore(), config.engine.threads)
+        return LocalBackend(DeltaRsStore(config.storage_options.given), config.engine.threads)
+    given, options = config.engine, config.storage_options.given
+    names = (config.input.table, *config.output.tables, given.scratch or "")
+    work = {name: getattr(given, name) for name in ("scratch", "driver_budget", "threads", "read")}
+    return _spark(names, options, **work)
+
+
+def work_for(table: str, engine: str | None = None) -> Backend:
+    """Where one table can be looked at, before there is a configuration."""
+    catalog = is_catalog_name(table) and not Path(table).exists()
+    on_spark = catalog or "DATABRICKS_RUNTIME_VERSION" in os.environ or _in_spark()
+    if engine == "spark" or (engine in (None, "auto") and on_spark):
+        return _spark((table,), {})
+    return LocalBackend(DeltaRsStore())
+
+
+def _spark(names: Sequence[str], options: Mapping[str, str], **work: Any) -> Backend:
     try:
         from redcal_spark.backends.spark.backend import SparkBackend
+        from redcal_spark.backends.spark.hadoop import object_store_settings
         from redcal_spark.backends.spark.session import get_session
     except ModuleNotFoundError as err:
         raise UsageError(
             "engine.name: spark needs PySpark: pip install 'redcal-spark[spark]' "
             "(--engine local needs none)"
         ) from err
-    given = config.engine
-    return SparkBackend(
-        get_session(), given.scratch, given.driver_budget, given.threads, given.read
-    )
+    session = get_session(**object_store_settings(names, options))
+    return SparkBackend(session, options=options, **work)
 
 
 def choose_engine(config: Config) -> tuple[Literal["local", "spark"], str]:
@@ -75,7 +90,7 @@ def choose_engine(config: Config) -> tuple[Literal["local", "spark"], str]:
     for name in (config.input.table, *config.output.tables):
         if is_catalog_name(name) and not Path(name).exists():
             return "spark", f"{name} is a catalog name"
-    return "local", "all tables are paths, and no Spark session is active"
+    return "local", "no table is a catalog name, and no Spark session is active"
 
 
 def _in_spark() -> bool:

@@ -20,7 +20,7 @@ from redcal_spark.model.guard import failures
 from redcal_spark.model.pair import ReconciledPair
 from redcal_spark.registry.runs import log_run
 from redcal_spark.report.data import Report
-from redcal_spark.report.write import is_of, path_after_run, write_report
+from redcal_spark.report.write import is_of, place_after_run, write_report
 from redcal_spark.runs.evaluation.evaluate import Evaluation
 from redcal_spark.runs.job import Job
 from redcal_spark.runs.ledger import RunRow
@@ -160,16 +160,27 @@ def _report_page(job: Job, row: RunRow) -> str | None:
 
     A report of this very run that is there already is left as it is.
     """
-    path = path_after_run(job.config.output)
-    if path is None or row.command != "run":
+    place = place_after_run(job.config)
+    if place is None or row.command != "run":
         return None
-    if not is_of(path, row.run_id):
+    if not is_of(place, row.run_id):
         try:
-            write_report(Report.of(job.store, job.tables, row), path)
+            write_report(Report.of(job.store, job.tables, row), place)
         except UsageError as err:
             job.listener.note(f"no report: {err}")
             return None
-    return str(path)
+    return place.name
+
+
+def refresh_report(job: Job, row: RunRow) -> None:
+    """Write a run's report anew, where it is the one that is there."""
+    place = place_after_run(job.config)
+    if place is None or not is_of(place, row.run_id):
+        return
+    try:
+        write_report(Report.of(job.store, job.tables, row), place)
+    except UsageError as err:
+        job.listener.note(f"the report stays as it was: {err}")
 
 
 def patches_of(pair: ReconciledPair) -> str:

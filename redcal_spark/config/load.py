@@ -18,10 +18,12 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from redcal_spark.config.addresses import one_scheme
 from redcal_spark.config.folder import looked_for
 from redcal_spark.config.redaction import VARIABLE, Redaction
 from redcal_spark.config.schema import Config, LossFile
 from redcal_spark.config.section import KeyPath, Refusal, as_list, as_mapping, dotted
+from redcal_spark.config.storage import secret_texts
 from redcal_spark.config.values import WRONG
 from redcal_spark.config.yaml_reader import NUMBER, parse_yaml, read_text
 from redcal_spark.errors import UsageError
@@ -71,6 +73,8 @@ def config_from_tree(
     """
     draft = _Draft(Path(folder))
     filled: Any = draft.fill_in(tree, ())
+    if "storage_options" in filled or "://" in str(filled):
+        draft.secrets = secret_texts(as_mapping(filled.get("storage_options")))
     if "losses" in filled:
         filled["losses"] = draft.load_losses(filled["losses"])
         draft.check_headers(as_mapping(filled.get("input")).get("classes"))
@@ -106,6 +110,7 @@ class _Draft:
     written: dict[KeyPath, str] = field(default_factory=dict)  # texts that had variables in them
     values: dict[str, str] = field(default_factory=dict)  # of variables
     texts: dict[str, str] = field(default_factory=dict)  # as resolved -> as written
+    secrets: dict[str, str] = field(default_factory=dict)  # of an object store, and their names
     files: dict[KeyPath, str] = field(default_factory=dict)  # the loss file that a part came from
     headers: dict[KeyPath, list[str]] = field(default_factory=dict)  # its class names
 
@@ -117,16 +122,16 @@ class _Draft:
         if isinstance(value, list | tuple):
             return [self.fill_in(part, (*path, index)) for index, part in enumerate(value)]
         if not isinstance(value, str) or "${" not in value:
-            return value
+            return one_scheme(value) if isinstance(value, str) else value
         self.written[path] = value
-        resolved = VARIABLE.sub(lambda match: self._variable(match, path), value)
+        resolved = one_scheme(VARIABLE.sub(lambda match: self._variable(match, path), value))
         if any(match[1] for match in VARIABLE.finditer(value)):
             self.texts[resolved] = value
         return resolved
 
     @property
     def hidden(self) -> Redaction:
-        return Redaction(self.values, self.texts)
+        return Redaction(self.values, self.secrets | self.texts)
 
     def _variable(self, match: re.Match[str], path: KeyPath) -> str:
         if match[0] == "$${":
@@ -137,7 +142,7 @@ class _Draft:
         elif match[1] not in os.environ:
             self.problems.append((path, f"environment variable {match[1]} is not set"))
         else:
-            return self.values.setdefault(match[1], os.environ[match[1]])
+            return self.values.setdefault(match[1], one_scheme(os.environ[match[1]]))
         self.failed.add(path)
         return match[0]
 
@@ -261,6 +266,12 @@ def _hint(text: str, value: object, from_environment: bool) -> str:
             return "; the environment gives text only, so set numbers with --set"
         return "; write it without quotes"
     return ""
+
+
+def costs_header(name: str) -> list[str]:
+    """The classes of a CSV file of costs: the names in its header, or their numbers."""
+    loss, header = _read_csv(name)
+    return header or [str(k) for k in range(len(loss["costs"][0]))]
 
 
 def _read_csv(name: str) -> tuple[dict[str, Any], list[str]]:

@@ -94,6 +94,7 @@ def _spelt_otherwise(texts: Mapping[str, str]) -> dict[str, str]:
             ascii(new)[1:-1],
             repr(new)[1:-1],
             new.replace("'", r"\'"),
+            re.sub("^s3://", "s3a://", new),  # as Spark calls it
         )
     }
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PrivateAttr
 
+from redcal_spark.config.addresses import SCHEMES, scheme_of
 from redcal_spark.config.input import Input
 from redcal_spark.config.redaction import Redaction
 from redcal_spark.config.rules import (
@@ -21,6 +22,7 @@ from redcal_spark.config.rules import (
     unknown_tie,
 )
 from redcal_spark.config.section import KeyPath, Refusal, Section, as_list
+from redcal_spark.config.storage import StorageOptions
 from redcal_spark.config.tables import SIDE_TABLES, OutputTables, sibling
 from redcal_spark.config.values import (
     AutoOrShare,
@@ -35,7 +37,7 @@ from redcal_spark.config.values import (
     Text,
     Whole,
 )
-from redcal_spark.settings import MAX_CLASSES
+from redcal_spark.settings import MAX_CLASSES, TUNE_ROWS, only_redcal_tunes
 
 
 class LossSection(Section):
@@ -84,8 +86,9 @@ class Reconcile(Section):
     alpha: Share | None = Field(
         default=None, description="smallest difference in loss that matters, in (0, 1]"
     )
-    eta: Share | None = Field(
-        default=None, description="smallest share of rows that matters, in (0, 1]"
+    eta: AutoOrShare | None = Field(
+        default=None,
+        description="smallest share of rows that matters: in (0, 1], or auto to choose it",
     )
     beta: AutoOrShare = Field(
         default="auto", description="calibration tolerance: auto, or in (0, 1]"
@@ -98,6 +101,9 @@ class Reconcile(Section):
     )
     max_rounds: Whole = Field(default=10_000, description="stop after this many rounds")
     max_steps: Whole = Field(default=1_000_000, description="stop after this many patches")
+    tune_rows: Count = Field(
+        default=TUNE_ROWS, description="active rows that `eta: auto` looks at, at most"
+    )
     guard: Literal["off", "report", "best_prefix"] = Field(
         default="report",
         description="if holdout loss rises: off, report, or best_prefix to drop what raised it",
@@ -115,6 +121,8 @@ class Reconcile(Section):
             for key in ("alpha", "eta"):
                 if data.get(key) is None:
                     yield (key,), f"is required for {algorithm}"
+        if data.get("eta") == "auto" and algorithm in ("reconcile", "decision_calibration"):
+            yield ("eta",), f"auto is {only_redcal_tunes(algorithm)}"
 
 
 class Mlflow(Section):
@@ -193,8 +201,9 @@ class Output(Section):
     @classmethod
     def rules(cls, data: Mapping[str, Any]) -> Iterator[Refusal]:
         report = data.get("report")
-        if isinstance(report, str) and "://" in report:
-            yield ("report",), "must be a local file, not an address"
+        if isinstance(report, str) and "://" in report and scheme_of(report) is None:
+            known = ", ".join(f"{scheme}://" for scheme in SCHEMES)
+            yield ("report",), f"must be a file of this machine, or at {known}"
         yield from repeats("columns", data.get("columns"))
         yield from repeats("partition_by", data.get("partition_by"))
         yield from repeats("cluster_by", data.get("cluster_by"))
@@ -269,6 +278,7 @@ class Config(Section):
     reconcile: Reconcile
     output: Output
     engine: EngineSection = EngineSection()
+    storage_options: StorageOptions = StorageOptions()
     _written: dict[KeyPath, str] = PrivateAttr(default_factory=dict)
     _hidden: Redaction = PrivateAttr(default_factory=Redaction)
 
@@ -284,10 +294,13 @@ class Config(Section):
     def recorded(self) -> dict[str, Any]:
         """The configuration as plain data for the ledger: defaults filled in, `${NAME}` unresolved.
 
-        Losses from files are included. `config.load.config_from_tree` makes a config of it again.
+        Losses from files are included, storage options are not. `config.load.config_from_tree`
+        makes a config of it again.
         """
-        tree: dict[str, Any] = self.model_dump(mode="json")
+        tree: dict[str, Any] = self.model_dump(mode="json", exclude={"storage_options"})
         for path, text in self._written.items():
+            if path[0] == "storage_options":
+                continue
             place: Any = tree
             for part in path[:-1]:
                 place = place[part]

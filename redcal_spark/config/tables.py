@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
+from redcal_spark.config.addresses import canonical, scheme_of
+
 SIDE_TABLES = ("patches", "history", "metrics", "runs")
 
 
@@ -21,7 +23,9 @@ class OutputTables(NamedTuple):
 def place_of(table: object) -> str | None:
     """What tells tables apart: paths as absolute ones; to a catalog name that does no harm."""
     try:
-        return os.path.realpath(table) if isinstance(table, str) else None
+        if not isinstance(table, str):
+            return None
+        return canonical(table) if scheme_of(table) else os.path.realpath(table)
     except ValueError:  # a NUL, or half a surrogate pair
         return None
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from redcal_spark.backends.location import Location
 from redcal_spark.config.schema import Mlflow
 from redcal_spark.errors import RunError, UsageError
 from redcal_spark.model.evidence import COUNTS, SCHEMA, Evidence, History
@@ -85,7 +86,7 @@ def _log(mlflow: Any, wanted: Mlflow, job: Job, row: RunRow) -> str:
         models.log_model(pair, "pair", registered_model_name=wanted.registered_model, report=False)
         page = Path(folder, "report.html")
         try:
-            write_report(Report.of(job.store, job.tables, row), page)
+            write_report(Report.of(job.store, job.tables, row), Location(str(page)))
             mlflow.log_artifact(str(page), "redcal")
         except UsageError as err:
             job.listener.note(f"no report in MLflow: {err}")

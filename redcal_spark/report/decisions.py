@@ -35,11 +35,12 @@ def decisions(report: Report, loss: int) -> dict[str, Any]:
     split = report.shown_split
     known = report.audits[split]["after"].get("moves")
     moves = [] if known is None else known["losses"][loss]
+    counted = known is not None and _add_up(report, loss, moves)
     of = (split, report.losses[loss].name)
     return {
         "name": name(report.losses[loss].name),
         "several": len(report.losses) > 1,
-        "counted": known is not None or not report.log,
+        "counted": counted or not report.log,
         "models": [_model(report, loss, moves, model, of) for model in report.numbers],
         "net": _net(report, loss, of),
         "use": _use(report, loss, of),
@@ -62,6 +63,22 @@ def touched(report: Report) -> dict[str, Any] | None:
             for i, count in enumerate(known["touched"], 1)
         ],
     }
+
+
+def _add_up(report: Report, loss: int, moves: list[dict[str, Any]]) -> bool:
+    """Whether the moves lead from the rows of every action before to those after it.
+
+    What does not is not shown: it would be a count of other rows.
+    """
+    split = report.shown_split
+    audits = [report.audit(split, when, loss)["by_action"] for when in ("before", "after")]
+    net = {
+        (c["model"], c["action"]): now["rows"] - c["rows"] for c, now in zip(*audits, strict=True)
+    }
+    for move in moves:
+        net[move["model"], move["before"]] += move["rows"]
+        net[move["model"], move["after"]] -= move["rows"]
+    return not any(net.values())
 
 
 # --- moves ----------------------------------------------------------------------------------------

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
+from redcal_spark.backends.location import Location
 from redcal_spark.errors import UsageError
 from redcal_spark.model.evaluation import Evaluation
 from redcal_spark.model.pair import ReconciledPair
@@ -38,4 +38,4 @@ def html(shown: ReconciledPair | Evaluation) -> str | None:
 
 
 def write_report(pair: ReconciledPair, path: str | os.PathLike[str]) -> None:
-    write.write_report(report_of(pair), Path(path))
+    write.write_report(report_of(pair), Location(os.fspath(path)))

@@ -137,10 +137,12 @@ def _version(table: Mapping[str, Any]) -> str:
     if not files:
         return kind
     size = sum(int(file[1]) for file in files)
-    newest = datetime.fromtimestamp(max(int(file[2]) for file in files) / 1e9, UTC)
-    digests = f", digest {files[0][3]}" if len(files) == 1 and len(files[0]) > 3 else ""
     kind = {"csv": "CSV", "parquet": "Parquet"}.get(kind, kind)
     text = f"{kind}, {plural(len(files), 'file')}, {size:,} bytes"
+    if isinstance(files[0][2], str):  # an object store tells marks of its own, not times
+        return f"{text}, {files[0][2]}" if len(files) == 1 else text
+    newest = datetime.fromtimestamp(max(int(file[2]) for file in files) / 1e9, UTC)
+    digests = f", digest {files[0][3]}" if len(files) == 1 and len(files[0]) > 3 else ""
     return f"{text}, changed {newest:%Y-%m-%d %H:%M:%S} UTC{digests}"
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from redcal_spark.atomic_write import write_whole
-from redcal_spark.backends.names import ADDRESS
-from redcal_spark.config.schema import Output
+from redcal_spark.backends.location import Location, told
+from redcal_spark.config.addresses import ADDRESS, scheme_of
+from redcal_spark.config.schema import Config
 from redcal_spark.config.tables import sibling
 from redcal_spark.errors import UsageError
 from redcal_spark.report.data import Report
@@ -23,20 +24,26 @@ ENDINGS: dict[str, Format] = {
     ".markdown": "md",
     ".pdf": "pdf",
 }
-ELSEWHERE = Path("redcal_report.html")
+ELSEWHERE = "redcal_report.html"
 HEAD = 8_192  # bytes of a report that have its title
 
 
-def path_after_run(output: Output) -> Path | None:
-    """Where `redcal run` writes its report; None: nowhere, or the rows are not on this machine."""
+def place_after_run(config: Config) -> Location | None:
+    """Where `redcal run` writes its report; None: nowhere, or the rows are in a catalog."""
+    output = config.output
     if output.report is None:
         return None
-    return Path(output.report) if output.report != "auto" else _beside(output.table)
+    name = output.report if output.report != "auto" else _beside(output.table)
+    return None if name is None else Location(name, config.storage_options.given)
 
 
-def path_on_demand(output: Output) -> Path:
-    """Where `redcal report` writes by default."""
-    return path_after_run(output) or _beside(output.table) or ELSEWHERE
+def place_on_demand(config: Config, given: str | None = None, form: Format = "html") -> Location:
+    """Where `redcal report` writes. given: by its option. form: of the report."""
+    usual = place_after_run(config)
+    name = usual.name if usual is not None else _beside(config.output.table) or ELSEWHERE
+    if form != "html":
+        name = f"{name.removesuffix(Path(name).suffix)}.{form}"
+    return Location(given or name, config.storage_options.given)
 
 
 def format_of(path: str | None, asked: str | None) -> Format:
@@ -50,34 +57,38 @@ def format_of(path: str | None, asked: str | None) -> Format:
     return form
 
 
-def write_report(report: Report, path: Path, form: Format = "html") -> None:
+def write_report(report: Report, place: Location, form: Format = "html") -> None:
     """Write the report of a run, whole or not at all."""
     browser = find_browser() if form == "pdf" else None
     page = render_markdown(report) if form == "md" else render(report)
     paper = None if browser is None else printed(page, browser)
     try:
-        if paper is not None:
-            write_whole(path, lambda file: file.buffer.write(paper))
+        if place.is_address:
+            place.write(page.encode() if paper is None else paper)
+        elif paper is not None:
+            write_whole(place.name, lambda file: file.buffer.write(paper))
         else:
-            write_whole(path, lambda file: file.write(page))
+            write_whole(place.name, lambda file: file.write(page))
     except OSError as err:
-        raise UsageError(f"{path}: the report cannot be written: {err.strerror}") from err
+        why = told(err) if place.is_address else err.strerror
+        raise UsageError(f"{place.name}: the report cannot be written: {why}") from err
 
 
-def is_of(path: Path, run_id: str) -> bool:
+def is_of(place: Location, run_id: str) -> bool:
     """Whether the report of a run is there already."""
     try:
-        with path.open("rb") as file:
-            return run_id.encode() in file.read(HEAD)
+        return run_id.encode() in place.read_start(HEAD)
     except OSError:
         return False
 
 
-def _beside(table: str) -> Path | None:
-    """A file beside a table that is a folder of this machine."""
+def _beside(table: str) -> str | None:
+    """A file beside a table that is a folder of this machine, or in an object store."""
+    if scheme_of(table) is not None:
+        return sibling(table, "report.html")
     if table.startswith("`") or ADDRESS.match(table):
         return None
     path = Path(table)
     if "/" not in table and not path.exists():
         return None  # a name in a catalog
-    return Path(sibling(table, "report.html")) if path.parent.is_dir() else None
+    return sibling(table, "report.html") if path.parent.is_dir() else None

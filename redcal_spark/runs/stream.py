@@ -19,6 +19,7 @@ from redcal_spark.runs.ledger import digest
 from redcal_spark.runs.outcome import Outcome
 from redcal_spark.runs.run import Run
 from redcal_spark.runs.start import claimed, new_row
+from redcal_spark.runs.turns import in_turn
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +55,7 @@ def stream(
     table, commit, counters = job.tables.table, run.claim.row.commit, job.work.counters
     progress = _Progress(run, stream)
     with run.working():
-        with run.phase("apply"), counters.timed("apply") as made:
+        with run.phase("apply"), counters.timed("apply") as made, in_turn(job):
             run.written[table] = stream.begin(commit, switch)
             _settle_dead(job, mark, run.claim.row.run_id, stream)
             try:

@@ -539,9 +539,9 @@ def test_a_place_that_cannot_be_written_is_a_line_not_a_failure(work: Work) -> N
     told = work.redcal("run")
     assert told.code == 0
     assert "no report: scores.parquet/x.html: the report cannot be written" in told.err
-    work.tree["output"]["report"] = "s3://bucket/x.html"
+    work.tree["output"]["report"] = "hdfs://bucket/x.html"
     told = work.redcal("run")
-    assert (told.code, "output.report: must be a local file" in told.err) == (2, True)
+    assert (told.code, "output.report: must be a file of this machine" in told.err) == (2, True)
 
 
 def test_the_demo_ends_with_where_it_is(work: Work) -> None:

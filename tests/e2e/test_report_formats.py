@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from redcal_spark.backends.local.store import DeltaRsStore
 from redcal_spark.report.markdown import cell, code
 from redcal_spark.report.pdf import BROWSERS
+from redcal_spark.runs.ledger import Ledger
 from tests.browser import Browser, chromium_or_skip
 from tests.e2e.test_decisions import THREE, three_models
 from tests.e2e.test_report import page
@@ -213,6 +216,22 @@ def test_the_money_of_all_moves_is_the_change_of_the_cost(work: Work) -> None:
         for w in ("before", "after")
     )
     assert total == (after - before) * split_rows(work.table(), "test").num_rows
+
+
+def test_moves_that_do_not_add_up_are_not_shown(work: Work) -> None:
+    """A count that cannot be right is no count."""
+    work.ran()
+    ledger = Ledger(DeltaRsStore(), "out/rows_runs")
+    [row] = ledger.rows()
+    audits = json.loads(row.audits or "")
+    moves = audits["holdout"]["after"]["moves"]["losses"][0]
+    next(move for move in moves if move["before"] != move["after"])["rows"] += 1
+    assert ledger.replace(replace(row, audits=json.dumps(audits), previous_claim=row.claim))
+    assert work.redcal("report").code == 0
+    shown = decisions(page())
+    assert "this run has no such count" in shown.words
+    assert not any("holdout/triage/moves" in of and "matrix" in of for of in numbers(shown))
+    assert any("holdout/beds/moves" in of for of in numbers(shown)), "the other loss is fine"
 
 
 def test_a_run_that_changes_nothing(work: Work) -> None:

@@ -201,15 +201,15 @@ def _outputs(arguments: list[str]) -> list[str]:
     """The tables that the command may write: none if its configuration is refused."""
     from redcal_spark.config.load import load_config
     from redcal_spark.errors import RedcalError
-    from redcal_spark.report.write import path_on_demand
+    from redcal_spark.report.write import place_on_demand
 
     if arguments[:1] and arguments[0] not in ("run", "fit", "apply", "resume", "report"):
         return []
     given = dict(pairwise(arguments))
     changes = [new for key, new in pairwise(arguments) if key == "--set"]
     try:
-        output = load_config(given.get("-c", ""), changes).output
-        return [*output.tables, str(path_on_demand(output))]
+        config = load_config(given.get("-c", ""), changes)
+        return [*config.output.tables, place_on_demand(config).name]
     except RedcalError:
         return []
 

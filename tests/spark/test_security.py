@@ -124,7 +124,7 @@ def test_partitioned_csv_has_the_columns_of_its_folders(store: SparkStore) -> No
 
 def test_addresses_are_left_to_spark(store: SparkStore) -> None:
     """They were refused in the words of the local engine."""
-    assert store.check_target("s3://bucket/rows", "output.table") is None
+    assert store.check_target("gs://bucket/rows", "output.table") is None
     told = store.check_target("out/a[b", "output.table")
     assert told is not None
     assert told.startswith(

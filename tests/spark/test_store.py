@@ -516,7 +516,7 @@ def test_a_small_table_at_a_path_needs_no_job(
 def test_what_delta_rs_cannot_change_is_left_to_spark(store: SparkStore, spark: Any) -> None:
     """And what Spark does not see under the same name: to it, brackets are a pattern."""
     assert store.quick("default.small") is None
-    assert store.quick("s3a://bucket/small") is None
+    assert store.quick("gs://bucket/small") is None
     Path("a[b]").mkdir()
     assert store.quick("a[b]/small") is None
     spark.sql(

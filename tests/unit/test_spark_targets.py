@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
+from redcal_spark.backends.location import Location
 from redcal_spark.backends.spark.tables import check_collations
 from redcal_spark.backends.spark.targets import check_names, check_numbered, is_mapped
 from redcal_spark.backends.target import Existing, Target, check_append_only
@@ -61,12 +62,12 @@ def test_an_identity_column_that_takes_no_values(tmp_path: Path) -> None:
         number = column("no", "long", **told, **{"delta.identity.allowExplicitInsert": explicit})
         write_log(table, [column("case", "long"), number], writers=6)
         if explicit:
-            check_numbered(Target(table=table), table)
+            check_numbered(Target(table=table), Location(table))
         else:
             with pytest.raises(UsageError, match=r"'no'.*IDENTITY.*name another table"):
-                check_numbered(Target(table=table), table)
+                check_numbered(Target(table=table), Location(table))
     check_numbered(
-        Target(table="t"), str(tmp_path / "none")
+        Target(table="t"), Location(str(tmp_path / "none"))
     )  # what cannot be seen is left to Spark
 
 

@@ -560,7 +560,7 @@ def test_a_target_that_another_makes_while_we_look(monkeypatch: pytest.MonkeyPat
     assert whole("t").num_rows == 4
 
 
-@pytest.mark.parametrize("name", ["a.b", "main.gold.t", "`my cat`.gold.t", "s3://b/t", "dbfs:/t"])
+@pytest.mark.parametrize("name", ["a.b", "main.gold.t", "`my cat`.gold.t", "hdfs://b/t", "dbfs:/t"])
 def test_targets_elsewhere(name: str) -> None:
     told = STORE.check_target(name, "k")
     assert told is not None and told.startswith(f"k: {name} cannot be written: the local engine")

@@ -7,37 +7,41 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from pathlib import Path
+from pathlib import PurePath
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.dataset as ds
 
+from redcal_spark.backends.location import Location
 from redcal_spark.errors import InputError
 
 SEEN_BYTES = 2**24  # of a CSV file, to tell the types of its columns
 
 
 def csv_types(
-    files: list[Path], separator: str, fractions: Sequence[str]
+    place: Location, files: list[PurePath], separator: str, fractions: Sequence[str]
 ) -> tuple[pa.Schema, ds.CsvFileFormat]:
     """Types come from the beginning, where fractions may still look like whole numbers."""
-    _check_header(files[0], separator)
+    _check_header(place, files[0], separator)
     parse = pa.csv.ParseOptions(delimiter=separator, newlines_in_values=True)
     convert = pa.csv.ConvertOptions(null_values=[""], strings_can_be_null=True)
     look = pa.csv.ReadOptions(block_size=SEEN_BYTES)
     kinds: dict[str, pa.DataType] = {}
     seen = 0
     for file in files:
-        with pa.csv.open_csv(file, look, parse, convert) as reader:
+        with pa.csv.open_csv(place.stream(file), look, parse, convert) as reader:
             for field in reader.schema:
                 if pa.types.is_binary(field.type):
-                    raise InputError(f"{file}: column {field.name!r} is not UTF-8 text")
+                    raise InputError(
+                        f"{place.shown(file)}: column {field.name!r} is not UTF-8 text"
+                    )
                 kinds[field.name] = _either(kinds.get(field.name, pa.null()), field.type)
-        for name in _with_leading_zeros(file, [n for n in kinds if kinds[n] == pa.int64()], parse):
+        whole = [n for n in kinds if kinds[n] == pa.int64()]
+        for name in _with_leading_zeros(place, file, whole, parse):
             kinds[name] = pa.string()
-        seen += file.stat().st_size
+        seen += place.size(file)
         if seen > SEEN_BYTES:
             break
     for name in fractions:
@@ -52,7 +56,7 @@ def csv_types(
 
 
 def _with_leading_zeros(
-    file: Path, columns: list[str], parse: pa.csv.ParseOptions
+    place: Location, file: PurePath, columns: list[str], parse: pa.csv.ParseOptions
 ) -> Iterator[str]:
     """Columns of codes, such as 00123, which are no numbers."""
     options = pa.csv.ConvertOptions(
@@ -63,7 +67,7 @@ def _with_leading_zeros(
     look = pa.csv.ReadOptions(block_size=SEEN_BYTES)
     if not columns:
         return
-    with pa.csv.open_csv(file, look, parse, options) as reader:
+    with pa.csv.open_csv(place.stream(file), look, parse, options) as reader:
         for batch in islice(reader, 1):
             for name in columns:
                 if pc.any(pc.match_substring_regex(batch.column(name), "^[+-]?0[0-9]")).as_py():
@@ -80,9 +84,10 @@ def _either(one: pa.DataType, two: pa.DataType) -> pa.DataType:
     return pa.float64() if {one, two} <= numbers else pa.string()
 
 
-def _check_header(file: Path, separator: str) -> None:
+def _check_header(place: Location, path: PurePath, separator: str) -> None:
     """The first line must have columns, each with a name of its own."""
-    with pa.input_stream(str(file)) as opened:  # unpacks .gz by the name
+    file = place.shown(path)
+    with place.stream(path) as opened:
         start = opened.read(65_536)
     if not start.strip(b"\xef\xbb\xbf\r\n\t "):
         raise InputError(f"{file}: is empty")
@@ -99,17 +104,18 @@ def _check_header(file: Path, separator: str) -> None:
     refuse_repeated(file, next(csv.reader([header], delimiter=separator)))
 
 
-def refuse_repeated(file: Path, names: Sequence[str]) -> None:
+def refuse_repeated(file: str, names: Sequence[str]) -> None:
     repeated = sorted(name for name, count in Counter(names).items() if count > 1)
     if repeated:
         raise InputError(f"{file}: columns named twice: {', '.join(map(repr, repeated))}")
 
 
 def folder_columns(
-    name: str, files: list[Path], options: ds.CsvFileFormat, taken: Sequence[str]
+    place: Location, files: list[PurePath], options: ds.CsvFileFormat, taken: Sequence[str]
 ) -> list[pa.Field]:
     """The columns of CSV files that folders such as day=3 tell, but for those in the files."""
-    above = (part for file in files for part in file.relative_to(name).parts[:-1])
+    name, root = place.name, place.pure_path
+    above = (part for file in files for part in file.relative_to(root).parts[:-1])
     keys = dict.fromkeys(part.partition("=")[0] for part in above if "=" in part[1:])
     new = [key for key in keys if key not in taken]
     if not new:
@@ -120,7 +126,8 @@ def folder_columns(
     looked = ds.dataset(
         [str(file) for file in files],
         format=options,
+        filesystem=place.file_system,
         partitioning=ds.partitioning(flavor="hive"),
-        partition_base_dir=name,
+        partition_base_dir=str(root),
     )
     return [looked.schema.field(key) for key in new]

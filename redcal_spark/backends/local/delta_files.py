@@ -15,23 +15,25 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.dataset as ds
-import pyarrow.fs
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from redcal_spark.backends.delta_protocol import mapping_of, not_read
 from redcal_spark.backends.local.delta_columns import StoredColumns
 from redcal_spark.backends.local.errors import unreadable
-from redcal_spark.backends.names import ADDRESS
+from redcal_spark.backends.location import Location
+from redcal_spark.config.addresses import ADDRESS, scheme_of
 from redcal_spark.errors import InputError
 
 
 class DeltaFiles:
     """The live files of a table: a dataset for pyarrow, and the shape of its rows."""
 
-    def __init__(self, name: str, table: DeltaTable):
-        self._name = name
-        self._folder = os.path.realpath(name)  # as delta-rs names it, who follows links
+    def __init__(self, place: Location, table: DeltaTable):
+        self._place = place
+        self._name = name = place.name
+        # as delta-rs names it, who follows links
+        self._folder = place.path if place.is_address else os.path.realpath(name)
         self._table = table
         schema = pa.schema(table.schema().to_arrow())
         self._columns = StoredColumns(name, schema, mapping_of(table))
@@ -40,7 +42,7 @@ class DeltaFiles:
     @cached_property
     def paths(self) -> list[str]:
         """Where the files are, in the order of the log."""
-        paths = [_path(path, self._folder) for path in self._added["path"].to_pylist()]
+        paths = [self._path(path) for path in self._added["path"].to_pylist()]
         if len(set(paths)) < len(paths):
             raise InputError(f"{self._name}: cannot be read: its log has a file twice")
         return paths
@@ -50,7 +52,7 @@ class DeltaFiles:
         # pyarrow's own view of the files: delta-rs would hand it one written in Python, and a
         # thread of pyarrow's that calls it while the interpreter shuts down aborts the process
         # (seen in 6 of 60 runs that read a table and ended)
-        files, form = pa.fs.LocalFileSystem(), ds.ParquetFileFormat()
+        files, form = self._place.file_system, ds.ParquetFileFormat()
         fragments = [form.make_fragment(path, files) for path in self.paths]
         return ds.FileSystemDataset(fragments, self.schema, form, files)
 
@@ -98,7 +100,7 @@ class DeltaFiles:
         arrays = []
         for field in wanted:
             if field.name in self.parted:
-                value = self.parted[field.name][self._place[fragment.path]]
+                value = self.parted[field.name][self._number[fragment.path]]
                 arrays.append(pa.repeat(value.cast(field.type), batch.num_rows))
             else:
                 arrays.append(stored[field.name])
@@ -116,7 +118,7 @@ class DeltaFiles:
             return pa.table(self._table.get_add_actions())
 
     @cached_property
-    def _place(self) -> dict[str, int]:
+    def _number(self) -> dict[str, int]:
         return {path: i for i, path in enumerate(self.paths)}
 
     @cached_property
@@ -135,15 +137,25 @@ class DeltaFiles:
             return {}
         with unreadable(self._name, InputError, "its deleted rows cannot be read"):
             deleted = pa.table(self._table.deletion_vectors().read_all())
-        paths = [_path(path, self._folder) for path in deleted["filepath"].to_pylist()]
+        paths = [self._path(path) for path in deleted["filepath"].to_pylist()]
         vectors = (live.values for live in deleted["selection_vector"])
         live = dict(zip(paths, vectors, strict=True))
-        if unknown := live.keys() - self._place.keys():
+        if unknown := live.keys() - self._number.keys():
             raise InputError(
                 f"{self._name}: cannot be read: its log deletes rows of {min(unknown)}, which is "
                 "none of its files"
             )
         return live
+
+    def _path(self, name: str) -> str:
+        """A file as the log names it: percent-encoded, below the table's folder or anywhere."""
+        if ADDRESS.match(name) is None:
+            return os.path.join(self._folder, unquote(name))
+        if self._place.is_address and scheme_of(name) == scheme_of(self._name):
+            return self._place.beside(unquote(name)).path
+        if self._place.is_address or not name.startswith("file:"):
+            raise not_read(self._name, f"its file {name} is in another place")
+        return unquote(re.sub("^file:(//)?", "", name))
 
 
 def _within(live: pa.BooleanArray, start: int, rows: int) -> pa.BooleanArray:
@@ -151,12 +163,3 @@ def _within(live: pa.BooleanArray, start: int, rows: int) -> pa.BooleanArray:
     known = live.slice(start, rows)
     short = rows - len(known)
     return pa.concat_arrays([known, pa.repeat(True, short)]) if short else known
-
-
-def _path(name: str, folder: str) -> str:
-    """A file as the log names it: percent-encoded, below the table's folder or anywhere."""
-    if ADDRESS.match(name) is None:
-        return os.path.join(folder, unquote(name))
-    if not name.startswith("file:"):
-        raise not_read(folder, f"its file {name} is in an object store")
-    return unquote(re.sub("^file:(//)?", "", name))

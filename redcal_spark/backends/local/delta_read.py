@@ -12,10 +12,11 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from redcal_spark.backends.delta_protocol import check_readable, known_log
-from redcal_spark.backends.local.commits import commits
+from redcal_spark.backends.local.commits import commits, newest_version
 from redcal_spark.backends.local.delta_files import DeltaFiles
 from redcal_spark.backends.local.errors import unreadable
-from redcal_spark.backends.local.files import first_line, pieces, stream
+from redcal_spark.backends.local.files import pieces, stream
+from redcal_spark.backends.location import Location, told
 from redcal_spark.backends.store import vacuumed, version_at
 from redcal_spark.core.scan import BatchGroup
 from redcal_spark.errors import InputError
@@ -24,12 +25,13 @@ from redcal_spark.errors import InputError
 class DeltaRsTable:
     """One version of a Delta table."""
 
-    def __init__(self, name: str, table: DeltaTable):
-        self.name = name
+    def __init__(self, place: Location, table: DeltaTable):
+        self.place = place
+        self.name = name = place.name
         self._table = table
         with unreadable(name, InputError, "cannot be read"):
             check_readable(name, table)
-            self._files = DeltaFiles(name, table)
+            self._files = DeltaFiles(place, table)
 
     @property
     def schema(self) -> pa.Schema:
@@ -53,21 +55,28 @@ class DeltaRsTable:
         try:
             yield
         except (DeltaError, OSError, InputError) as err:
-            newest = DeltaTable(self.name).version()
-            gone = isinstance(err.__cause__ or err, FileNotFoundError)
-            if gone and self._table.version() < newest:
-                raise vacuumed(self.name, self._table.version(), newest) from err
+            if isinstance(err.__cause__ or err, FileNotFoundError):
+                ours, newest = self._table.version(), newest_version(self.place)
+                if newest is not None and ours < newest:
+                    raise vacuumed(self.name, ours, newest) from err
             if isinstance(err, InputError):
                 raise
-            raise InputError(f"{self.name}: cannot be read: {first_line(err)}") from err
+            raise InputError(f"{self.name}: cannot be read: {told(err)}") from err
 
     def count(self) -> int | None:
         with self._readable():
             return self._files.count_all()
 
     def files(self) -> list[str]:
-        """The paths of its files."""
-        return self._files.paths
+        """Where its files are, as others may open them."""
+        return [self.place.shown(path) for path in self._files.paths]
+
+    def lost_file(self) -> str | None:
+        """A file of it that is gone, if one is."""
+        for path in self._files.paths:
+            if not self.place.is_file(path):
+                return self.place.shown(path)
+        return None
 
     @property
     def sizes(self) -> list[int]:
@@ -85,16 +94,16 @@ class DeltaRsTable:
         return self._files.odd
 
     def identity(self) -> dict[str, Any]:
-        identity = {"kind": "delta", "table": self.name, "version": self._table.version()}
+        identity = {"kind": "delta", "table": self.place.uri, "version": self._table.version()}
         return identity | {"id": str(self._table.metadata().id)}
 
 
-def load_version(name: str, table: DeltaTable, version: int | str) -> None:
-    newest = table.version()
+def load_version(place: Location, table: DeltaTable, version: int | str) -> None:
+    name, newest = place.name, table.version()
     if isinstance(version, str):
         with unreadable(name, InputError, "its history cannot be read"):
             known = [
-                e for e in commits(name) if isinstance(e.get("timestamp"), int)
+                e for e in commits(place) if isinstance(e.get("timestamp"), int)
             ]  # commits need not tell
         made = [(e["version"], e["timestamp"] / 1_000) for e in known]
         version = version_at(name, [(v, datetime.fromtimestamp(t, UTC)) for v, t in made], version)

@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake import CommitProperties, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from redcal_spark.backends.local.commits import commits
 from redcal_spark.backends.local.delta_read import DeltaRsTable, quoted
-from redcal_spark.backends.local.errors import is_delta
-from redcal_spark.backends.local.files import first_line
+from redcal_spark.backends.local.errors import delta_table, is_delta
 from redcal_spark.backends.local.folders import beside
+from redcal_spark.backends.location import Location, told
 from redcal_spark.backends.retries import TRIES, retried
 from redcal_spark.backends.store import RECENT, Commit
 from redcal_spark.backends.target import Existing, Target
@@ -42,15 +42,16 @@ def again(name: str, change: Callable[[], T]) -> T:
     try:
         return retried(change, lambda err: isinstance(err, DeltaError), pause=0.1)
     except (DeltaError, OSError) as err:
-        raise RunError(f"{name}: could not be written: {first_line(err)}") from err
+        raise RunError(f"{name}: could not be written: {told(err)}") from err
 
 
-def check_partitions(name: str) -> None:
+def check_partitions(place: Location) -> None:
     """delta-rs does not hit files that Spark put into folders with other letters than ASCII.
 
     It would name them otherwise than Spark did, which would go on reading what was replaced.
     """
-    paths = pa.table(DeltaTable(name).get_add_actions())["path"].to_pylist()
+    name = place.name
+    paths = pa.table(delta_table(place).get_add_actions())["path"].to_pylist()
     odd = next((path for path in paths if not path.isascii()), None)
     if odd is not None:
         raise UsageError(
@@ -61,7 +62,7 @@ def check_partitions(name: str) -> None:
 
 
 def merge_rows(
-    table: str, rows: pa.RecordBatchReader, old: Existing, target: Target, commit: Commit
+    table: Location, rows: pa.RecordBatchReader, old: Existing, target: Target, commit: Commit
 ) -> None:
     """Insert new rows, replace those that changed, leave all others as they are.
 
@@ -77,7 +78,7 @@ def merge_rows(
         else:  # the table is about to get this column, empty
             differs.append(f"({new} is not null)")
     columns = {f"target.{quoted(n)}": f"source.{quoted(n)}" for n in rows.schema.names}
-    merge = DeltaTable(table).merge(
+    merge = delta_table(table).merge(
         rows,
         predicate=f"target.{id} = source.{id}",
         source_alias="source",
@@ -94,7 +95,7 @@ def merge_rows(
     if not any(commit.wrote(e.get("userMetadata")) for e in commits(table, RECENT)):
         # nothing differed, and delta-rs made no version: an empty one says that the run was here
         nothing = old.schema.empty_table()
-        write_deltalake(table, nothing, mode="append", commit_properties=properties(commit))
+        put_rows(table, nothing, mode="append", commit_properties=properties(commit))
 
 
 def touched_rows(rows: pa.RecordBatchReader, target: Target) -> pa.RecordBatchReader:
@@ -103,32 +104,49 @@ def touched_rows(rows: pa.RecordBatchReader, target: Target) -> pa.RecordBatchRe
     return pa.RecordBatchReader.from_batches(rows.schema, kept)
 
 
+def put_rows(place: Location, rows: Any, **options: Any) -> None:
+    write_deltalake(place.uri, rows, storage_options=place.delta, **options)
+
+
 def put_new(
-    path: Path,
+    place: Location,
     rows: pa.RecordBatchReader,
-    put: Callable[[str, pa.RecordBatchReader], None],
+    put: Callable[[Location, pa.RecordBatchReader, CommitProperties], None],
     commit: Commit,
 ) -> None:
-    """Make a table: beside its place, then move it there, so that it is whole or not at all."""
-    with beside(path, commit.run_id) as partial:
-        put(str(partial), rows)
+    """Make a table, so that it is whole or not at all.
+
+    In an object store its first commit is what makes it, and fails if someone else was quicker:
+    tried again by delta-rs alone it would leave the other's rows in. In a folder it is made beside
+    its place and moved there.
+    """
+    if place.is_address:
+        put(place, rows, once(commit))
+        return
+    with beside(Path(place.name), commit.run_id) as partial:
+        made = Location(str(partial))
+        put(made, rows, properties(commit))
         try:
-            partial.rename(path)
+            partial.rename(place.name)
         except OSError:  # meanwhile someone else has made it: this is its next version
-            made = DeltaRsTable(str(partial), DeltaTable(str(partial)))
-            put(str(path), pa.RecordBatchReader.from_batches(made.schema, made.batches()))
+            table = DeltaRsTable(made, delta_table(made))
+            again = pa.RecordBatchReader.from_batches(table.schema, table.batches())
+            put(place, again, properties(commit))
 
 
-def made_whole(path: Path, rows: pa.Table, commit: Commit) -> bool:
+def made_whole(place: Location, rows: pa.Table, commit: Commit) -> bool:
     """Make a small table, unless someone else is quicker; nobody sees a part of it."""
-    with beside(path, commit.run_id) as partial:
-        write_deltalake(str(partial), rows, commit_properties=once(commit))
+    if place.is_address:
+        put_rows(place, rows, mode="error", commit_properties=once(commit))
+        return True
+    with beside(Path(place.name), commit.run_id) as partial:
+        put_rows(Location(str(partial)), rows, commit_properties=once(commit))
         try:
-            partial.rename(path)
+            partial.rename(place.name)
         except OSError:  # meanwhile someone else has made it, or it is a link to an empty folder
-            if is_delta(str(path)):
+            if is_delta(place):
                 return False
-            write_deltalake(str(path), rows, mode="error", commit_properties=once(commit))
+            put_rows(place, rows, mode="error", commit_properties=once(commit))
     return True
 
 

@@ -11,7 +11,8 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from redcal_spark.backends.local.files import first_line
+from redcal_spark.backends.location import Location, told
+from redcal_spark.config.addresses import canonical, scheme_of
 from redcal_spark.errors import RedcalError
 
 # delta-rs makes addresses of paths: it reads %41 as A and \ as /, cuts at # and ?, and panics at
@@ -21,17 +22,28 @@ ODD_SIGNS = re.compile(r"%[0-9A-Fa-f]{2}|[\\#?\[\]^|]")
 
 def odd_signs(name: str) -> str | None:
     """Why delta-rs cannot work in a folder: its path has signs that mean something else to it."""
-    odd = ODD_SIGNS.search(os.path.abspath(name))
+    path = canonical(name) if scheme_of(name) else os.path.abspath(name)
+    odd = ODD_SIGNS.search(path)
     if odd is None:
         return None
-    return f"delta-rs cannot open tables with {odd[0]!r} in their path ({os.path.abspath(name)})"
+    return f"delta-rs cannot open tables with {odd[0]!r} in their path ({path})"
 
 
-def is_delta(name: str) -> bool:
-    """Whether there is a Delta table; not where delta-rs would look elsewhere, panic or fail."""
-    if odd_signs(name) is not None or (os.path.exists(name) and not os.path.isdir(name)):
+def delta_table(place: Location) -> DeltaTable:
+    return DeltaTable(place.uri, storage_options=place.delta)
+
+
+def is_delta(place: Location) -> bool:
+    """Whether there is a Delta table; not where delta-rs would look elsewhere, panic or fail.
+
+    A store that does not answer is no answer: that raises.
+    """
+    name = place.name
+    if odd_signs(name) is not None:
         return False
-    return DeltaTable.is_deltatable(name)
+    if not place.is_address and os.path.exists(name) and not os.path.isdir(name):
+        return False
+    return DeltaTable.is_deltatable(place.uri, place.delta)
 
 
 def is_panic(err: BaseException) -> bool:
@@ -48,4 +60,4 @@ def unreadable(name: str, kind: type[RedcalError], what: str) -> Iterator[None]:
         wrong = isinstance(err, DeltaError | OSError | pa.ArrowException | ValueError)
         if isinstance(err, RedcalError) or not (wrong or is_panic(err)):
             raise
-        raise kind(f"{name}: {what}: {first_line(err)}") from err
+        raise kind(f"{name}: {what}: {told(err)}") from err

@@ -6,9 +6,10 @@ import hashlib
 import os
 import re
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import chain, islice
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any
 
 import pyarrow as pa
@@ -24,7 +25,9 @@ from redcal_spark.backends.local.parquet import (
     in_row_groups,
     read_parquet,
 )
+from redcal_spark.backends.location import Location, told
 from redcal_spark.backends.threads import cores
+from redcal_spark.config.addresses import canonical
 from redcal_spark.core.arrow import BATCH
 from redcal_spark.core.parquet import batch_rows, put_together
 from redcal_spark.core.scan import BatchGroup, each_alone, numbered
@@ -32,14 +35,18 @@ from redcal_spark.errors import InputError
 
 PACKED = (".br", ".bz2", ".gz", ".lz4", ".zst")  # which pyarrow unpacks by the name
 UNREADABLE = (pa.ArrowException, OSError, UnicodeError)  # names of columns may be no UTF-8
+AT_ONCE = 8  # objects that a store is asked about beside each other
 GROUPS_A_CORE = 4  # with fewer, some cores would have nothing to do at the end
 
 
 class FileTable:
     """A table made of Parquet or CSV files."""
 
-    def __init__(self, name: str, dataset: ds.Dataset, kind: str, folders: Sequence[str] = ()):
-        self.name = name
+    def __init__(
+        self, place: Location, dataset: ds.Dataset, kind: str, folders: Sequence[str] = ()
+    ):
+        self.place = place
+        self.name = place.name
         self.kind = kind
         self.folders = folders  # columns of CSV files that are in the names of folders alone
         self._dataset = dataset
@@ -50,6 +57,7 @@ class FileTable:
 
     @property
     def files(self) -> list[str]:
+        """Their paths; in an object store, those that its file system knows."""
         return sorted(self._dataset.files)
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
@@ -62,23 +70,43 @@ class FileTable:
         return int(self._dataset.count_rows()) if self.kind == "parquet" else None
 
     def identity(self) -> dict[str, Any]:
-        files = []
-        for file in self.files:
-            try:
-                stat = os.stat(file)
-                files.append([file, stat.st_size, stat.st_mtime_ns, _tail_digest(file)])
-            except OSError as err:
-                raise InputError(f"{file}: {err.strerror}") from err
-        return {"kind": self.kind, "table": self.name, "files": files}
+        if self.place.is_address:
+            with ThreadPoolExecutor(AT_ONCE) as threads:
+                files = list(threads.map(self._object, self.files))
+        else:
+            files = list(map(self._file, self.files))
+        return {"kind": self.kind, "table": self.place.uri, "files": files}
+
+    def _file(self, file: str) -> list[str | int]:
+        try:
+            stat = os.stat(file)
+            return [file, stat.st_size, stat.st_mtime_ns, _tail_digest(file)]
+        except OSError as err:
+            raise InputError(f"{file}: {err.strerror}") from err
+
+    def _object(self, path: str) -> list[str | int]:
+        """In an object store times tell little: the store's own mark of the content does."""
+        name = self.place.shown(path)
+        try:
+            size, mark = self.place.size(path), self.place.etag(path)
+        except OSError as err:
+            raise InputError(f"{name}: {told(err)}") from err
+        if mark is None:
+            raise InputError(
+                f"{name}: the object store gives neither an ETag nor a version of it, so that a "
+                "change would not be noticed; use a Delta table"
+            )
+        return [canonical(name), size, mark]
 
 
-def open_files(name: str, separator: str, fractions: Sequence[str] = ()) -> FileTable:
+def open_files(place: Location, separator: str, fractions: Sequence[str] = ()) -> FileTable:
     """Tell Parquet from CSV by looking: Parquet files begin and end with PAR1."""
-    path = Path(name)
-    files: list[Path] = []
-    kinds: dict[str, Path] = {}
-    for file in _data_files(path) if path.is_dir() else [path]:
-        kinds.setdefault(_kind(file), file)
+    name, path = place.name, place.pure_path
+    files: list[PurePath] = []
+    kinds: dict[str, PurePath] = {}
+    is_folder = place.is_dir()
+    for file in place.data_files() if is_folder else [path]:
+        kinds.setdefault(_kind(place, file), file)
         files.append(file)
         if len(kinds) > 1:  # at once: a folder that was not meant may be a whole disk
             mixed = (f"{_called(k)} ({kinds[k].relative_to(path)})" for k in sorted(kinds))
@@ -91,25 +119,28 @@ def open_files(name: str, separator: str, fractions: Sequence[str] = ()) -> File
     (kind,) = kinds
     try:
         if kind == "csv":
-            schema, options = csv_types(files, separator, fractions)
-            folders = folder_columns(name, files, options, schema.names)
+            schema, options = csv_types(place, files, separator, fractions)
+            folders = folder_columns(place, files, options, schema.names)
             dataset = ds.dataset(
                 [str(file) for file in files],
                 schema=pa.schema([*schema, *folders]),
                 format=options,
+                filesystem=place.file_system,
                 partitioning=ds.partitioning(pa.schema(folders), flavor="hive"),
-                partition_base_dir=name if folders else None,
+                partition_base_dir=str(path) if folders else None,
             )
-            return FileTable(name, dataset, kind, [field.name for field in folders])
-        refuse_repeated(files[0], pq.read_schema(files[0]).names)
-        root = str(path) if path.is_dir() else None
+            return FileTable(place, dataset, kind, [field.name for field in folders])
+        with place.opened(files[0]) as first:
+            refuse_repeated(place.shown(files[0]), pq.read_schema(first).names)
+        root = str(path) if is_folder else None
         dataset = ds.dataset(
             [str(file) for file in files],
             format="parquet",
+            filesystem=place.file_system,
             partitioning=ds.partitioning(flavor="hive") if root else None,
             partition_base_dir=root,
         )
-        return FileTable(name, dataset, kind)
+        return FileTable(place, dataset, kind)
     except UNREADABLE as err:
         raise InputError(f"{name}: cannot be read as {_called(kind)}: {_told(err)}") from err
 
@@ -178,35 +209,30 @@ def _is_parquet(dataset: ds.Dataset) -> bool:
     return isinstance(getattr(dataset, "format", None), ds.ParquetFileFormat)
 
 
-def _kind(file: Path) -> str:
+def _kind(place: Location, file: PurePath) -> str:
     """What a file is, by its first bytes."""
-    if not file.is_file():
-        raise InputError(f"{file}: is neither a file nor a folder")
+    name = place.shown(file)
+    if not place.is_address and not place.is_file(file):
+        raise InputError(f"{name}: is neither a file nor a folder")
     try:
-        with open(file, "rb") as opened:
+        with place.opened(file) as opened:
             begin = opened.read(512)
             start = begin[:4]
-            opened.seek(max(0, os.fstat(opened.fileno()).st_size - 4))
+            opened.seek(max(0, opened.seek(0, os.SEEK_END) - 4))
             end = opened.read(4)
     except OSError as err:
-        raise InputError(f"{file}: cannot be read: {err.strerror}") from err
+        why = told(err) if place.is_address else err.strerror
+        raise InputError(f"{name}: cannot be read: {why}") from err
     if start == b"PAR1":
         if end not in (b"PAR1", b"PARE"):
-            raise InputError(f"{file}: is not a whole Parquet file: its end is missing")
+            raise InputError(f"{name}: is not a whole Parquet file: its end is missing")
         return "parquet"
     if file.suffix.lower() == ".parquet":
         what = "is empty" if not start else "does not begin as Parquet files do"
-        raise InputError(f"{file}: is no Parquet file in spite of its name: it {what}")
+        raise InputError(f"{name}: is no Parquet file in spite of its name: it {what}")
     if b"\0" in begin and file.suffix.lower() not in PACKED:
-        raise InputError(f"{file}: is neither Parquet nor a CSV file in UTF-8")
+        raise InputError(f"{name}: is neither Parquet nor a CSV file in UTF-8")
     return "csv"
-
-
-def _data_files(folder: Path) -> Iterator[Path]:
-    """Files below a folder, but for those that Spark and others hide: names with _ or . first."""
-    for root, folders, files in os.walk(folder):
-        folders[:] = sorted(f for f in folders if not f.startswith(("_", ".")))
-        yield from (Path(root, f) for f in sorted(files) if not f.startswith(("_", ".")))
 
 
 def _tail_digest(file: str) -> str:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Literal
 
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
+from deltalake import CommitProperties
 from deltalake.exceptions import CommitFailedError
 
 from redcal_spark.backends.delta_protocol import known_log, not_written, unwritable
@@ -22,13 +20,22 @@ from redcal_spark.backends.local.delta_write import (
     merge_rows,
     properties,
     put_new,
+    put_rows,
     touched_rows,
 )
-from redcal_spark.backends.local.errors import is_delta, is_panic, odd_signs, unreadable
-from redcal_spark.backends.local.files import FileTable, first_line, open_files
+from redcal_spark.backends.local.errors import (
+    delta_table,
+    is_delta,
+    is_panic,
+    odd_signs,
+    unreadable,
+)
+from redcal_spark.backends.local.files import FileTable, open_files
 from redcal_spark.backends.local.join import JoinedTable
 from redcal_spark.backends.local.small_tables import LocalSmallTables, for_writing, table_at
+from redcal_spark.backends.location import Location, told
 from redcal_spark.backends.names import elsewhere, problem_of_target
+from redcal_spark.backends.retries import retried
 from redcal_spark.backends.store import Commit, Mode, Table, rows_of, version_just_written
 from redcal_spark.backends.target import (
     RUN_ID,
@@ -44,7 +51,7 @@ from redcal_spark.errors import ConflictError, InputError, RedcalError, RunError
 
 
 class DeltaRsStore(LocalSmallTables):
-    """Tables are paths here. Catalog names need Spark."""
+    """Tables are paths and addresses of object stores here. Catalog names need Spark."""
 
     name = "local"
 
@@ -55,25 +62,31 @@ class DeltaRsStore(LocalSmallTables):
         separator: str = ",",
         fractions: Sequence[str] = (),
     ) -> DeltaRsTable | FileTable:
-        path = Path(name)
-        if not os.path.exists(path):  # unlike that of Path, it takes names that are too long
+        place = self.at(name)
+        if not self._there(place):
             other = elsewhere(name)
-            hint = f"; {other}" if other else looked_for(name)
+            hint = f"; {other}" if other else "" if place.is_address else looked_for(name)
             raise InputError(f"{name}: no such file or folder{hint}")
-        if not os.path.isdir(path / "_delta_log"):
+        if not self._there(place.below("_delta_log"), folder=True):
             if version is not None:
                 raise InputError(
                     f"{name}: has no version {version}: only Delta tables have versions, and "
                     "this is not one"
                 )
-            return open_files(name, separator, fractions)
+            return open_files(place, separator, fractions)
         if (odd := odd_signs(name)) is not None:
             raise InputError(f"{name}: {odd}; rename the folder, or use engine.name: spark")
         with unreadable(name, InputError, "not a readable Delta table"), known_log(name):
-            table = DeltaTable(name)
+            table = delta_table(place)
         if version is not None:
-            load_version(name, table, version)
-        return DeltaRsTable(name, table)
+            load_version(place, table, version)
+        return DeltaRsTable(place, table)
+
+    def _there(self, place: Location, folder: bool = False) -> bool:
+        try:
+            return place.is_dir() if folder else place.exists()
+        except OSError as err:
+            raise InputError(f"{place.name}: cannot be read: {told(err)}") from err
 
     def join(
         self, main: Table, sides: Sequence[Side], id: str, policy: Literal["error", "inner"]
@@ -84,14 +97,15 @@ class DeltaRsStore(LocalSmallTables):
         return None
 
     def check_target(self, name: str, key: str) -> str | None:
-        problem = problem_of_target(name, key)
-        if problem is not None or not is_delta(name):
-            return problem
+        place = self.at(name)
         try:
+            problem = problem_of_target(place, key)
+            if problem is not None or not self.exists(name):
+                return problem
             with unreadable(name, InputError, "cannot be read"), known_log(name):
-                table = DeltaTable(name)
+                table = delta_table(place)
                 why = unwritable(table)
-        except InputError as err:
+        except (InputError, RunError) as err:
             return f"{key}: {err}"
         if key == "output.runs" and is_append_only(table.metadata().configuration):
             return (
@@ -111,31 +125,41 @@ class DeltaRsStore(LocalSmallTables):
         mode: Mode,
         commit: Commit,
     ) -> int:
-        def put(table: str, rows: pa.RecordBatchReader) -> None:
+        def put(table: Location, rows: pa.RecordBatchReader, said: CommitProperties) -> None:
             changes: Literal["overwrite", "merge"] | None = None
             if mode == "overwrite":
                 changes = "overwrite"
-            elif (old := self.existing(table)) is not None and old.is_earlier(rows.schema):
+            elif (old := self._existing(table)) is not None and old.is_earlier(rows.schema):
                 changes = "merge"
-            write_deltalake(
+            put_rows(
                 table,
                 rows,
                 mode=mode,
                 schema_mode=changes,
-                commit_properties=properties(commit),
+                commit_properties=said,
             )
 
         if commit.again and (done := self.written(name, commit)) is not None:
             return done[0]
-        return self._put(name, schema, batches, put, commit)
+        if not self.at(name).is_address:
+            return self._put(name, schema, batches, put, commit)
+        rows = list(batches)  # few, and who made a new table first may be someone else
+        return retried(
+            lambda: self._put(name, schema, rows, put, commit),
+            lambda err: isinstance(err, ConflictError),
+            pause=0.1,
+        )
 
     def existing(self, name: str) -> Existing | None:
-        table = table_at(name)
+        return self._existing(self.at(name))
+
+    def _existing(self, place: Location) -> Existing | None:
+        table = table_at(place)
         if table is None:
             return None
         said = table.metadata()
         return Existing(
-            DeltaRsTable(name, table).schema,
+            DeltaRsTable(place, table).schema,
             tuple(said.partition_columns),
             append_only=is_append_only(said.configuration),
         )
@@ -149,7 +173,7 @@ class DeltaRsStore(LocalSmallTables):
         old = self.existing(target.table)
         check_rows(target, schema, old)
         if old is not None and old.partitions and target.mode != "append":
-            check_partitions(target.table)
+            check_partitions(self.at(target.table))
 
     def put(
         self, target: Target, schema: pa.Schema, batches: Iterable[pa.RecordBatch], commit: Commit
@@ -165,12 +189,12 @@ class DeltaRsStore(LocalSmallTables):
 
         filtered = False
 
-        def put(table: str, rows: pa.RecordBatchReader) -> None:
+        def put(table: Location, rows: pa.RecordBatchReader, said: CommitProperties) -> None:
             nonlocal filtered
-            old = self.existing(table)
+            old = self._existing(table)
             if target.mode == "merge" and old is not None:
                 if filtered:  # which of its rows must go, the rows that are left do not tell
-                    raise ConflictError(f"{table}: another run made it meanwhile; start again")
+                    raise ConflictError(f"{table.name}: another run made it meanwhile; start again")
                 merge_rows(table, rows, old, target, commit)
                 return
             if target.mode == "merge" and target.touched_only:
@@ -178,13 +202,13 @@ class DeltaRsStore(LocalSmallTables):
             changes: Literal["overwrite", "merge"] | None = None
             if target.evolve and old is not None:
                 changes = "merge" if target.mode == "append" else "overwrite"
-            write_deltalake(
+            put_rows(
                 table,
                 rows,
                 mode="append" if target.mode == "append" else "overwrite",
                 schema_mode=changes,
                 partition_by=list(target.partitions_for(old, rows.schema.names)) or None,
-                commit_properties=properties(commit),
+                commit_properties=said,
             )
 
         return self._put(target.table, target.with_run(schema), batches, put, commit)
@@ -194,20 +218,20 @@ class DeltaRsStore(LocalSmallTables):
         name: str,
         schema: pa.Schema,
         batches: Iterable[pa.RecordBatch],
-        put: Callable[[str, pa.RecordBatchReader], None],
+        put: Callable[[Location, pa.RecordBatchReader, CommitProperties], None],
         commit: Commit,
     ) -> int:
         stored = delta_schema(schema)
         if stored != schema:
             batches = (as_stored(batch, stored) for batch in batches)
-        source = Remembering(batches)
+        source, place = Remembering(batches), self.at(name)
         rows = pa.RecordBatchReader.from_batches(stored, source)
         try:
-            if is_delta(name):
-                for_writing(name)
-                put(name, rows)
+            if is_delta(place):
+                for_writing(place)
+                put(place, rows, properties(commit))
             else:
-                put_new(Path(name), rows, put, commit)
+                put_new(place, rows, put, commit)
         except BaseException as err:
             if source.error is not None:
                 raise source.error from None
@@ -217,15 +241,18 @@ class DeltaRsStore(LocalSmallTables):
                     f"{name}: commit conflict: another run wrote it meanwhile; start this run again"
                 ) from err
             if (isinstance(err, Exception) or is_panic(err)) and not ours:
-                raise RunError(f"{name}: could not be written: {first_line(err)}") from err
+                raise RunError(f"{name}: could not be written: {told(err)}") from err
             raise
         return version_just_written(self, name, commit)
 
     def written(
         self, name: str, commit: Commit, among: int | None = None
     ) -> tuple[int, int] | None:
-        table = table_at(name)
-        for entry in () if table is None else commits(name, among):
+        place = self.at(name)
+        table = table_at(place)
+        with unreadable(name, RunError, "its history cannot be read"):
+            entries = [] if table is None else commits(place, among)
+        for entry in entries:
             if commit.wrote(entry.get("userMetadata")):
                 return int(entry["version"]), rows_of(entry.get("operationMetrics"))
         return None

@@ -15,6 +15,7 @@ from redcal_spark.backends.comments import of_rows
 from redcal_spark.backends.counters import Counters
 from redcal_spark.backends.inputs import columns_read
 from redcal_spark.backends.names import quoted
+from redcal_spark.backends.object_stores import Options
 from redcal_spark.backends.spark.arrow_batches import warn_of_large_batches
 from redcal_spark.backends.spark.direct_read import NotDirect, direct_source
 from redcal_spark.backends.spark.direct_write import (
@@ -46,6 +47,7 @@ from redcal_spark.backends.spark.store import SparkStore
 from redcal_spark.backends.spark.stream import SparkStream, stream_of
 from redcal_spark.backends.spark.tables import SparkTable, explained, refused
 from redcal_spark.backends.spark.tasks import ApplyTask
+from redcal_spark.backends.spark.watch import Growing
 from redcal_spark.backends.store import Commit, Table, version_just_written, written_before
 from redcal_spark.backends.target import Target
 from redcal_spark.backends.views import Made
@@ -65,18 +67,6 @@ class NotRead(Exception):
     """A task that could not read its files: Spark may."""
 
 
-class Growing:
-    """Takes how much is done in all, and passes on how much more that is than before."""
-
-    def __init__(self, progress: Progress):
-        self._progress = progress
-        self._known = 0
-
-    def __call__(self, done: int) -> None:
-        self._progress(done - self._known)
-        self._known = done
-
-
 class SparkBackend:
     """Tables are DataFrames, and so is the work."""
 
@@ -87,9 +77,11 @@ class SparkBackend:
         driver_budget: DriverBudget = "auto",
         threads: int | None = None,
         read: Read = "auto",
+        options: Options | None = None,
     ):
         need_spark_4(spark)
-        self.store = SparkStore(spark)
+        self.store = SparkStore(spark, options)
+        self._options = options
         self.counters = Counters()
         self._spark = spark
         self._scratch = scratch
@@ -142,7 +134,7 @@ class SparkBackend:
     ) -> SparkScan:
         if isinstance(rows, DataFrame):
             warn_of_large_batches(self._spark, layout)
-        scratch = Scratch(self._spark, self._scratch, self.counters)
+        scratch = Scratch(self._spark, self._scratch, self.counters, self._options)
         room = self._budget, self._threads
         try:
             scan = SparkScan(rows, problem, layout, scratch, *room, split, heard, total)
@@ -309,6 +301,11 @@ class SparkBackend:
         source = _frame(table)
         chosen = [quoted(name) for name in names]
         return SparkTable(table.name, lambda: source.frame.select(*chosen), table.identity)
+
+    def labelled(self, table: Table, label: str) -> Table:
+        source = _frame(table)
+        known = col(quoted(label)).isNotNull()
+        return SparkTable(table.name, lambda: source.frame.where(known), table.identity)
 
     def with_ids(self, table: Table, other: Table, id: str, inside: bool) -> Table:
         source, ids = _frame(table), _frame(other).frame.select(col(quoted(id)).alias("_redcal_id"))

@@ -65,7 +65,7 @@ def direct_source(table: SparkTable, columns: Sequence[str]) -> Source | NotDire
     if isinstance(cores, str):
         return NotDirect(cores)
     tasks = divided(files.parts, cores)
-    reader = FileReader(schema, files.told, tasks)
+    reader = FileReader(schema, files.told, tasks, files.shared)
     return Source(spark.range(0, len(tasks), 1, len(tasks)), tuple(columns), (), reader)
 
 
@@ -84,7 +84,7 @@ def _unlike(files: TableFiles, stored: pa.Schema) -> str | None:
     """Why files do not hold the columns as the table has them, by those that are looked at."""
     some = spread(files.parts, LOOKED_AT)
     with ThreadPoolExecutor(8) as threads:
-        for why in threads.map(partial(unreadable, stored=stored), some):
+        for why in threads.map(partial(unreadable, stored=stored, options=files.options), some):
             if why is not None:
                 return why
     return files.lacking(some, stored) if files.by_folders else None
@@ -98,7 +98,7 @@ def _cores(spark: SparkSession, files: TableFiles, stored: pa.Schema) -> int | s
     seen = _seen.setdefault(spark, {})
     if files.folder not in seen:
         ship_package(spark)
-        probe = ProbeTask(stored, tuple(spread(files.parts, PROBED)))
+        probe = ProbeTask(stored, tuple(spread(files.parts, PROBED)), files.shared)
         try:
             told = spark.range(PROBES).mapInArrow(probe, "why string").toArrow()
         except Exception as err:

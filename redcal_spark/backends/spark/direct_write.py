@@ -26,6 +26,7 @@ from redcal_spark.backends.delta_protocol import known_log, unwritable
 from redcal_spark.backends.delta_types import delta_schema, delta_type
 from redcal_spark.backends.local.errors import is_delta, unreadable
 from redcal_spark.backends.local.folders import beside, missing_folders
+from redcal_spark.backends.location import Location
 from redcal_spark.backends.names import Place
 from redcal_spark.backends.retries import retried
 from redcal_spark.backends.spark.ship import ship_package
@@ -69,7 +70,7 @@ def check_direct(
         f"column {name!r} is a vector of Spark ML, which Spark alone writes" for name in vectors
     ]
     names = target.with_run(schema).names
-    old = DeltaTable(place.name) if is_delta(place.name) else None
+    old = DeltaTable(place.name) if is_delta(Location(place.name)) else None
     if old is not None:
         problems += _of_a_table(target, place.name, old, names)
     parted = target.partitions or (() if old is None else old.metadata().partition_columns)
@@ -147,7 +148,7 @@ def write_direct(
     """
     path = Path(Place(target.table).absolute.name)
     job = _Job(source, make, delta_schema(target.with_run(schema)), target, commit)
-    if is_delta(str(path)):
+    if is_delta(Location(str(path))):
         return job.into_table(path, at_end)
     with beside(path, commit.run_id) as partial_:
         partial_.mkdir()

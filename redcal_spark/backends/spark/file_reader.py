@@ -16,11 +16,14 @@ import pyarrow as pa
 import pyarrow.fs
 import pyarrow.parquet as pq
 
+from redcal_spark.backends.object_stores import file_system
+from redcal_spark.config.addresses import scheme_of
 from redcal_spark.core.parquet import batch_rows, check_texts, parquet_file, put_together
 from redcal_spark.core.parquet_columns import UnlikeTable, as_in_table, stored_columns
 from redcal_spark.errors import InputError
 
 # The words by which the driver knows that Spark may still be able to read the rows.
+Options = tuple[tuple[str, str], ...]
 NOT_DIRECTLY = "cannot be read by tasks themselves"
 UNREADABLE = (pa.ArrowException, OSError, UnicodeError, UnlikeTable)
 
@@ -44,11 +47,13 @@ class FileReader:
     """Reads the files of a task. parts: by the task's number, which is what comes to it.
 
     schema: of the rows. told: columns that are not in files; parts have their values.
+    options: where an object store is; who asks is the worker's own business.
     """
 
     schema: pa.Schema
     told: tuple[str, ...]
     parts: tuple[tuple[FilePart, ...], ...]
+    options: Options = ()
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -59,7 +64,7 @@ class FileReader:
     def _read(self, part: FilePart) -> Iterator[pa.RecordBatch]:
         stored = pa.schema([field for field in self.schema if field.name not in self.told])
         values = dict(zip(self.told, part.values, strict=True))
-        with opened(part.path, part.size) as file:
+        with opened(part.path, part.size, self.options) as file:
             there = stored_columns(file, stored)
             groups = groups_within(file.metadata, part)
             rows = batch_rows(file, there) if groups else None
@@ -88,21 +93,22 @@ class ProbeTask:
 
     schema: pa.Schema
     parts: tuple[FilePart, ...]
+    options: Options = ()
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pydict({"why": [self._why() or ""]})
 
     def _why(self) -> str | None:
         for part in self.parts:
-            if (why := unreadable(part, self.schema)) is not None:
+            if (why := unreadable(part, self.schema, self.options)) is not None:
                 return why
         return None
 
 
-def unreadable(part: FilePart, stored: pa.Schema) -> str | None:
+def unreadable(part: FilePart, stored: pa.Schema, options: Options = ()) -> str | None:
     """Why a file cannot be read here, if it cannot."""
     try:
-        with opened(part.path, part.size) as file:
+        with opened(part.path, part.size, options) as file:
             stored_columns(file, stored)
     except InputError as err:
         return str(err).partition(f"{NOT_DIRECTLY}: ")[2]
@@ -110,10 +116,10 @@ def unreadable(part: FilePart, stored: pa.Schema) -> str | None:
 
 
 @contextmanager
-def opened(uri: str, size: int) -> Iterator[pq.ParquetFile]:
+def opened(uri: str, size: int, options: Options = ()) -> Iterator[pq.ParquetFile]:
     """A file of a table, if it is still of this size."""
     try:
-        filesystem, path = at(uri)
+        filesystem, path = at(uri, options)
         with filesystem.open_input_file(path) as file:
             if file.size() != size:
                 raise OSError(f"has {file.size():,} bytes, not {size:,}: it was changed")
@@ -122,10 +128,12 @@ def opened(uri: str, size: int) -> Iterator[pq.ParquetFile]:
         raise InputError(f"the data: {NOT_DIRECTLY}: {uri}: {_in_words(err)}") from err
 
 
-def at(uri: str) -> tuple[pa.fs.FileSystem, str]:
+def at(uri: str, options: Options = ()) -> tuple[pa.fs.FileSystem, str]:
     """What a file is opened through, and its path there."""
     if os.path.isabs(uri):  # a plain path may hold signs that mean something else in an address
         return pa.fs.LocalFileSystem(), uri
+    if scheme_of(uri) is not None:
+        return file_system(uri, dict(options))
     filesystem, path = pa.fs.FileSystem.from_uri(uri)
     return filesystem, path
 

@@ -25,7 +25,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 
 from redcal_spark.backends.counters import Counters
-from redcal_spark.backends.names import ADDRESS, quoted
+from redcal_spark.backends.location import Location, told
+from redcal_spark.backends.names import quoted
+from redcal_spark.backends.object_stores import Options
 from redcal_spark.backends.processes import start_of
 from redcal_spark.backends.spark.cells import DDL, KINDS, SeenTask, SinkOf
 from redcal_spark.backends.spark.errors import over_scratch
@@ -33,6 +35,7 @@ from redcal_spark.backends.spark.ship import ship_package
 from redcal_spark.backends.spark.statistics import Kind, MergeTask
 from redcal_spark.backends.spark.watch import Tell, Watch
 from redcal_spark.backends.spark.written import Told, Written, WrittenFiles, WrittenRows
+from redcal_spark.config.addresses import ADDRESS, in_hadoop, scheme_of
 from redcal_spark.errors import UsageError
 from redcal_spark.settings import setting
 
@@ -55,8 +58,15 @@ class Statistics:
 class Scratch:
     """A place that every worker sees: a path, or a schema of the catalog. Emptied at the end."""
 
-    def __init__(self, spark: SparkSession, place: str | None, counters: Counters | None = None):
+    def __init__(
+        self,
+        spark: SparkSession,
+        place: str | None,
+        counters: Counters | None = None,
+        options: Options | None = None,
+    ):
         self.spark = spark
+        self._options = options or {}  # of an object store, to remove what is there
         self.counters = counters or Counters()
         self.place = _local_place(spark) if place is None else absolute(place)
         self.name = run_name()
@@ -171,7 +181,13 @@ class Scratch:
     def _remove_path(self, folder: str, parts: Sequence[str]) -> None:
         if remove_folder(folder):
             return
-        # Not visible from here (an object store, another machine): empty it through Spark.
+        if scheme_of(folder) is not None:
+            try:
+                Location(folder, self._options).remove()
+                return
+            except OSError as err:
+                log.warning("%s: only emptied: this process cannot reach it: %s", folder, told(err))
+        # Not visible from here: empty it through Spark.
         nothing = self.spark.createDataFrame([], DDL)
         for part in parts:
             nothing.write.mode("overwrite").parquet(part)
@@ -179,6 +195,8 @@ class Scratch:
     def remove_leftovers(self) -> list[str]:
         """Remove what runs left that died."""
         assert self.place is not None
+        if scheme_of(self.place) is not None:
+            return self._remove_objects(Location(self.place, self._options))
         if is_path(self.place):
             root = Path(self.place.removeprefix("file://").removeprefix("file:"))
             dead = [p for p in sorted(root.glob(f"{PREFIX}_*")) if is_leftover(p.name)]
@@ -195,6 +213,16 @@ class Scratch:
         for name in dead_tables:
             self.spark.sql(f"DROP TABLE IF EXISTS {_in_sql(f'{self.place}.{name}')}")
         return dead_tables
+
+    def _remove_objects(self, root: Location) -> list[str]:
+        try:
+            dead = [name for name in root.folders() if is_leftover(name)]
+            for name in dead:
+                root.below(name).remove()
+        except OSError as err:
+            log.warning("%s: runs that died may have left files: %s", root.name, told(err))
+            return []
+        return dead
 
 
 def _in_sql(name: str) -> str:
@@ -279,7 +307,8 @@ def is_path(place: str) -> bool:
 
 def absolute(place: str) -> str:
     """Relative to the working folder: Spark's own is the one that its server was started in."""
-    return os.path.abspath(place) if is_path(place) and not ADDRESS.match(place) else place
+    local = is_path(place) and not ADDRESS.match(place)
+    return os.path.abspath(place) if local else in_hadoop(place).rstrip("/")
 
 
 def remove_folder(path: str) -> bool:

@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from redcal_spark.backends.spark.errors import is_sparks, message_of
+from redcal_spark.backends.spark.hadoop import PACKAGES
 from redcal_spark.backends.spark.spark_version import need_pyspark_4, newer_than_delta
 from redcal_spark.errors import RunError, UsageError
 from redcal_spark.settings import setting
@@ -144,6 +145,7 @@ def local_session(**settings: str) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     _need_java()
     builder = SparkSession.builder.master(settings.pop("master", "local[*]")).appName("redcal")
+    packages = [package for package in settings.pop(PACKAGES, "").split(",") if package]
     for key, value in {**LOCAL, **settings}.items():
         builder = builder.config(key, value)
     try:
@@ -155,7 +157,7 @@ def local_session(**settings: str) -> SparkSession:
         ) from err
     with _quiet() as said:
         try:
-            return configure_spark_with_delta_pip(builder).getOrCreate()
+            return configure_spark_with_delta_pip(builder, packages).getOrCreate()
         except Exception as err:
             raise RunError(_why(err, said)) from err
 

@@ -1,14 +1,17 @@
 """Tables of a few rows on Spark: looked up, merged into, compacted, dropped.
 
 Where Spark and this process see the same files, delta-rs does it: a MERGE of one row takes it some
-milliseconds, and Spark a second. Catalog names, object stores and tables that delta-rs does not
-know well enough are Spark's.
+milliseconds, and Spark a second. At S3 it must: Spark's commits there may undo those of others.
+Catalog names, other object stores and tables that delta-rs does not know well enough are Spark's.
 """
 
 from __future__ import annotations
 
+import logging
+import secrets
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,38 +24,65 @@ from pyspark.sql.functions import col, expr
 from redcal_spark.backends.comments import UNSAID, Comments
 from redcal_spark.backends.local.folders import missing_folders, remove_empty
 from redcal_spark.backends.local.store import DeltaRsStore
+from redcal_spark.backends.location import told
 from redcal_spark.backends.names import Place, quoted
+from redcal_spark.backends.object_stores import Options
 from redcal_spark.backends.spark.catalog import commented, described
-from redcal_spark.backends.spark.errors import is_sparks
+from redcal_spark.backends.spark.errors import is_sparks, message_of
 from redcal_spark.backends.spark.merge import saying
 from redcal_spark.backends.spark.scratch import remove_folder
-from redcal_spark.backends.spark.tables import again, explained, unwritten
+from redcal_spark.backends.spark.session import on_databricks
+from redcal_spark.backends.spark.tables import again, explained, unread, unwritten
 from redcal_spark.backends.store import ENTRY, RECENT, Commit, rows_of, writer_of
+from redcal_spark.config.addresses import canonical, in_hadoop, scheme_of
 from redcal_spark.errors import RunError
+
+log = logging.getLogger(__name__)
+
+SINGLE_DRIVER = "S3SingleDriverLogStore"
+MISSING = ("DELTA_MISSING_DELTA_TABLE", "DELTA_TABLE_NOT_FOUND", "PATH_NOT_FOUND")
+OUT_OF_REACH = (
+    "Spark's Delta commits to S3 without a condition, so that two writers may undo each other; the "
+    "tables of runs are committed by this process, and it cannot reach them: give it credentials "
+    "(storage_options, or the environment), or use a log store that keeps writers apart "
+    "(spark.delta.logStore.s3a.impl)"
+)
 
 
 class SparkSmallTables:
     """What a store does with its ledger and with tables that runs write beside the rows."""
 
-    def __init__(self, spark: SparkSession):
+    def __init__(self, spark: SparkSession, options: Options | None = None):
         self.spark = spark
         self._made: dict[str, list[Path]] = {}  # folders made for tables, innermost first
-        self._local = DeltaRsStore()
-        self._shared: dict[Path, bool] = {}  # folders, and whether Spark sees what we put there
+        self._local = DeltaRsStore(options)
+        # folders, and whether Spark sees what we put there
+        self._shared: dict[Path | str, bool] = {}
         self._columns: dict[str, set[str]] = {}  # of tables that we wrote
 
     def quick(self, name: str) -> DeltaRsStore | None:
         """Who can change this table without a Spark job, if there is someone."""
         place = Place(name)
-        if not self._seen_by_spark(place) or self._local.check_target(name, "") is not None:
-            return None
-        return self._local
+        if place.is_address:  # two ways to commit would not know of each other
+            ours = self.loses_commits(name) and self._seen_by_spark(place)
+        else:
+            ours = self._seen_by_spark(place) and self._local.check_target(name, "") is None
+        return self._local if ours else None
+
+    def to_change(self, name: str) -> DeltaRsStore | None:
+        """As `quick`, for a change: refused where Spark's own commit might undo another's."""
+        quick = self.quick(name)
+        if quick is None and self.loses_commits(name):
+            raise RunError(f"{name}: {OUT_OF_REACH}")
+        return quick
 
     def _seen_by_spark(self, place: Place) -> bool:
         """Whether a path means the same to Spark as here; tried once for a folder.
 
         A server may be on another machine, or have another file system for such paths.
         """
+        if place.is_address:
+            return self._reached(place.name)
         if not place.is_here:
             return False
         folder = next(p for p in Path(place.absolute.name).parents if p.is_dir())
@@ -71,6 +101,28 @@ class SparkSmallTables:
             if not is_sparks(err):
                 raise
             return False
+
+    def _reached(self, name: str) -> bool:
+        """Whether this process and Spark see the same objects; tried once for a folder."""
+        above = canonical(name).rpartition("/")[0]
+        if above not in self._shared:
+            probe = self._local.at(f"{above}/.redcal_probe_{secrets.token_hex(6)}/file")
+            try:
+                probe.write(b"")
+                seen = self.spark.read.text(in_hadoop(probe.uri)).schema
+                self._shared[above] = bool(seen)
+            except OSError as err:
+                log.info("%s: this process cannot reach it: %s", above, told(err))
+                self._shared[above] = False
+            except Exception as err:
+                if not is_sparks(err):
+                    raise
+                log.info("%s: Spark cannot reach it: %s", above, message_of(err))
+                self._shared[above] = False
+            finally:
+                with suppress(OSError):
+                    probe.above.remove()
+        return self._shared[above]
 
     def history(self, name: str, limit: int | None = None) -> list[dict[str, Any]]:
         """Versions and what their commits say of themselves, newest first."""
@@ -92,7 +144,7 @@ class SparkSmallTables:
         insert: bool = True,
         update: bool = True,
     ) -> int:
-        if (quick := self.quick(name)) is not None:
+        if (quick := self.to_change(name)) is not None:
             return quick.merge(name, rows, same, commit, insert=insert, update=update)
         place = Place(name).absolute
         source = self.spark.createDataFrame(rows)
@@ -128,7 +180,7 @@ class SparkSmallTables:
         return changed
 
     def delete(self, name: str, key: str, values: Sequence[str], commit: Commit) -> int:
-        if (quick := self.quick(name)) is not None:
+        if (quick := self.to_change(name)) is not None:
             return quick.delete(name, key, values, commit)
         place = Place(name).absolute
         if not values or not self._exists(place):
@@ -148,7 +200,7 @@ class SparkSmallTables:
         return count
 
     def compact(self, name: str, commit: Commit) -> tuple[int, int]:
-        if (quick := self.quick(name)) is not None:
+        if (quick := self.to_change(name)) is not None:
             return quick.compact(name, commit)
         place = Place(name).absolute
         if not self._exists(place):
@@ -165,6 +217,13 @@ class SparkSmallTables:
 
     def exists(self, name: str) -> bool:
         return self._exists(Place(name).absolute)
+
+    def has(self, path: str) -> bool:
+        """Whether this process sees anything at a path."""
+        try:
+            return self._local.at(path).exists()
+        except OSError:
+            return False
 
     def _known(self, place: Place) -> bool:
         """Whether a table is there; of one that we wrote nobody is asked again."""
@@ -186,6 +245,9 @@ class SparkSmallTables:
         if not place.is_path:
             self.spark.sql(f"DROP TABLE IF EXISTS {place.sql}")
             return
+        if place.is_address:
+            log.warning("%s stays: this process cannot reach it to remove it", name)
+            return
         remove_folder(place.name)
         remove_empty(self._made.pop(name, []))
 
@@ -206,11 +268,14 @@ class SparkSmallTables:
                 raise unwritten(name, err) from err
 
     def _exists(self, place: Place) -> bool:
-        if place.is_here:  # a first write that died leaves a log without a commit
+        if place.is_here or (place.is_address and self._seen_by_spark(place)):
+            # a first write that died leaves a log without a commit
             return self._local.exists(place.name)
         try:
             self.spark.sql(f"DESCRIBE DETAIL {place.sql}").collect()
-        except PySparkException:
+        except PySparkException as err:
+            if place.is_address and not any(word in str(err) for word in MISSING):
+                raise unread(place.name, err) from err  # no answer is none
             return False
         return True
 
@@ -246,6 +311,17 @@ class SparkSmallTables:
         if not self.exists(name):
             return None
         return writer_of(self.history(name, RECENT))
+
+    def loses_commits(self, name: str) -> bool:
+        """Whether Delta's log store for this address commits without a condition.
+
+        So does the only one for S3 that needs no other service, in all releases that are known.
+        """
+        if scheme_of(name) != "s3" or on_databricks():  # its commits go through a service
+            return False
+        keys = [f"spark.delta.logStore.{part}" for part in ("s3a.impl", "s3.impl", "class")]
+        chosen = [self.spark.conf.get(key, None) for key in keys]
+        return all(each is None or SINGLE_DRIVER in each for each in chosen)
 
     def written(
         self, name: str, commit: Commit, among: int | None = None

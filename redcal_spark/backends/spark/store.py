@@ -24,20 +24,20 @@ from redcal_spark.backends.local.delta_read import DeltaRsTable
 from redcal_spark.backends.local.files import FileTable
 from redcal_spark.backends.local.folders import beside
 from redcal_spark.backends.local.store import DeltaRsStore
+from redcal_spark.backends.location import Location
 from redcal_spark.backends.names import Place, problem_of_target, quoted
 from redcal_spark.backends.spark.catalog import commented, described, overwrite_rows, said_of
 from redcal_spark.backends.spark.errors import message_of
+from redcal_spark.backends.spark.files import frame_of_files
 from redcal_spark.backends.spark.join import join_frames
 from redcal_spark.backends.spark.locations import at_location
 from redcal_spark.backends.spark.merge import cluster, merge_rows
-from redcal_spark.backends.spark.small_tables import SparkSmallTables
+from redcal_spark.backends.spark.small_tables import OUT_OF_REACH, SparkSmallTables
 from redcal_spark.backends.spark.tables import (
     SparkTable,
     again,
     explained,
     frame_of,
-    spark_types,
-    texts_for_fractions,
     unread,
     unwritten,
 )
@@ -56,6 +56,7 @@ from redcal_spark.backends.store import (
     version_just_written,
 )
 from redcal_spark.backends.target import RUN_ID, Existing, Target, check_rows
+from redcal_spark.config.addresses import canonical
 from redcal_spark.errors import InputError
 
 
@@ -72,9 +73,10 @@ class SparkStore(SparkSmallTables):
         fractions: Sequence[str] = (),
     ) -> SparkTable:
         place = Place(name).absolute
-        if place.is_here and not Path(name, "_delta_log").is_dir():
+        if self._is_of_files(place):
             return self._open_files(name, version, separator, fractions)
-        table, why = self._seen(name, version) if place.is_here else (None, None)
+        visible = place.is_here or place.is_address
+        table, why = self._seen(name, version) if visible else (None, None)
         unseen = f"this process cannot read it: {why}" if why else f"{name} is not a path here"
         if table is not None:
             identity = table.identity()
@@ -91,6 +93,18 @@ class SparkStore(SparkSmallTables):
 
         newest = partial(self._newest, name)
         return SparkTable(name, frame, lambda: identity, table, newest, unseen)
+
+    def _is_of_files(self, place: Place) -> bool:
+        """Whether a path is no Delta table, as far as this process can see."""
+        if place.is_here:
+            return not Path(place.name, "_delta_log").is_dir()
+        if not place.is_address:
+            return False
+        there = self._local.at(place.name)
+        try:
+            return there.exists() and not there.below("_delta_log").is_dir()
+        except OSError:  # Spark may reach it
+            return False
 
     def _newest(self, name: str) -> int:
         return int(self.history(name, 1)[0]["version"])
@@ -119,28 +133,8 @@ class SparkStore(SparkSmallTables):
         # the embedded store tells what is wrong with files, in the same words
         table = self._local.open(name, version, separator, fractions)
         assert isinstance(table, FileTable)
-        files = [str(Path(f).absolute()) for f in table.files]
-
-        def frame() -> DataFrame:
-            if table.kind == "parquet":
-                reader = self.spark.read
-                if Path(name).is_dir():
-                    reader = reader.option("basePath", str(Path(name).absolute()))
-                return reader.parquet(*files)
-            kinds = spark_types(table.schema)
-            reader = self.spark.read
-            if table.folders:
-                reader = reader.option("basePath", str(Path(name).absolute()))
-            rows = (
-                reader.schema(texts_for_fractions(kinds))
-                .options(header=True, sep=separator, multiLine=True, escape='"', mode="FAILFAST")
-                .csv(files)
-            )
-            return rows.select(
-                *(col(quoted(f.name)).cast(f.dataType).alias(f.name) for f in kinds.fields)
-            )
-
-        return SparkTable(name, frame, table.identity, table)
+        read = partial(frame_of_files, self.spark, table, separator)
+        return SparkTable(name, read, table.identity, table)
 
     def _pinned(
         self, name: str, place: Place, version: int | str | None, why: InputError | None
@@ -174,7 +168,8 @@ class SparkStore(SparkSmallTables):
             chosen = version
         else:
             chosen = version_at(name, versions, version)
-        identity = {"kind": "delta", "table": name, "version": int(chosen), "id": detail["id"]}
+        table, id = canonical(name), detail["id"]
+        identity = {"kind": "delta", "table": table, "version": int(chosen), "id": id}
         return identity, str(detail["location"])
 
     def join(
@@ -190,11 +185,17 @@ class SparkStore(SparkSmallTables):
         )
 
     def spare(self, name: str) -> DeltaRsStore | None:
-        return self._local if Place(name).is_here else None
+        return self._local if Place(name).is_here else self.quick(name)
 
     def check_target(self, name: str, key: str) -> str | None:
         place = Place(name)
-        return problem_of_target(name, key) if place.is_here else None
+        if place.is_here:
+            return problem_of_target(Location(name), key)
+        if place.is_address and self.loses_commits(name):
+            if not self._seen_by_spark(place):
+                return f"{key}: {name}: {OUT_OF_REACH}"
+            return self._local.check_target(name, key) if key != "output.table" else None
+        return None
 
     def check_schema(self, schema: pa.Schema) -> list[str]:
         return unstorable(schema)
@@ -208,7 +209,7 @@ class SparkStore(SparkSmallTables):
         commit: Commit,
     ) -> int:
         """Write rows that are at the driver, into one file."""
-        if (quick := self.quick(name)) is not None:
+        if (quick := self.to_change(name)) is not None:
             return quick.write(name, schema, batches, mode, commit)
         rows, place = frame_of(self.spark, schema, batches).coalesce(1), Place(name).absolute
         old = self.existing(name)
@@ -270,8 +271,8 @@ class SparkStore(SparkSmallTables):
         check_names(target, schema, old)
         check_managed(target, schema, old)
         place = Place(target.table).absolute
-        if old is not None and place.is_here:
-            check_numbered(target, place.name)
+        if old is not None and (place.is_here or place.is_address):
+            check_numbered(target, self._local.at(place.name))
 
     def put_frame(
         self, target: Target, frame: DataFrame, commit: Commit, comments: Comments = UNSAID

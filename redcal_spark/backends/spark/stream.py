@@ -14,7 +14,6 @@ import threading
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -72,7 +71,7 @@ def stream_of(
     elif not Place(checkpoint).is_path:
         here = f"a folder of that name is ./{checkpoint}"
         problems.append(f"output.checkpoint: must be a path, got {checkpoint!r} ({here})")
-    elif not Path(checkpoint, "stream").exists():
+    elif not store.has(f"{checkpoint}/stream"):
         problem = store.check_target(checkpoint, "output.checkpoint")
         problems += [] if problem is None else [problem.replace("a Delta table", "a checkpoint")]
     if problems:

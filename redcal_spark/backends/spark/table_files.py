@@ -5,19 +5,21 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from datetime import date
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pyarrow.types as kinds
 
 from redcal_spark.backends.local.delta_read import DeltaRsTable
 from redcal_spark.backends.local.files import FileTable
-from redcal_spark.backends.spark.file_reader import FilePart
+from redcal_spark.backends.location import Location
+from redcal_spark.backends.object_stores import public, resolved
+from redcal_spark.backends.spark.file_reader import FilePart, Options, opened
 from redcal_spark.backends.spark.tables import SparkTable
 
 NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -28,18 +30,26 @@ class TableFiles:
     """parts: every file as a whole. told: columns that are not in files; parts have their values.
 
     by_folders: the names of folders are partitions, as Spark guesses; else a log says all.
+    options: of an object store, with which this process reaches it.
     """
 
     folder: str
     parts: tuple[FilePart, ...]
     told: tuple[str, ...]
     by_folders: bool
+    options: Options = field(default=(), repr=False)
+
+    @property
+    def shared(self) -> Options:
+        """What workers are told: where the store is. Their credentials are their own."""
+        return tuple(public(dict(self.options)).items())
 
     def lacking(self, some: Sequence[FilePart], stored: pa.Schema) -> str | None:
         """A column that none of some files has: Spark may know it from elsewhere."""
         missing = set(stored.names)
         for part in some:
-            missing -= set(pq.read_schema(part.path).names)
+            with opened(part.path, part.size, self.options) as file:
+                missing -= set(file.schema_arrow.names)
             if not missing:
                 return None
         return f"its files have no column {min(missing)!r}"
@@ -70,17 +80,23 @@ def _of_delta(table: DeltaRsTable, schema: pa.Schema) -> TableFiles | str:
         FilePart(path, size, 0, size, tuple(row))
         for path, size, row in zip(table.files(), table.sizes, rows, strict=True)
     ]
-    return TableFiles(os.path.realpath(table.name), tuple(parts), tuple(values), False)
+    place = table.place
+    folder = place.uri if place.is_address else os.path.realpath(table.name)
+    return TableFiles(folder, tuple(parts), tuple(values), False, _options(place))
 
 
 def _of_folder(table: FileTable, schema: pa.Schema) -> TableFiles | str:
-    root = Path(table.name).absolute()
-    files = [Path(file).absolute() for file in table.files]
-    folders = [_in_path(file, root) if root.is_dir() else {} for file in files]
+    place = table.place
+    root, paths = place.pure_path, [type(place.pure_path)(file) for file in table.files]
+    is_folder = place.is_dir()
+    folders = [_in_path(file, root) if is_folder else {} for file in paths]
+    with ThreadPoolExecutor(8) as threads:
+        sizes = list(threads.map(place.size, paths))
+    files = [place.shown(path if place.is_address else Path(path).absolute()) for path in paths]
     told = tuple(name for name in schema.names if any(name in each for each in folders))
     wanted = {name.casefold() for name in schema.names}
     parts = []
-    for file, each in zip(files, folders, strict=True):
+    for file, each, size in zip(files, folders, sizes, strict=True):
         if {name.casefold() for name in each} & wanted != {name.casefold() for name in told}:
             return f"the folders of {file} name other columns than those of other files"
         values = []
@@ -89,12 +105,17 @@ def _of_folder(table: FileTable, schema: pa.Schema) -> TableFiles | str:
             if value is NotImplemented:
                 return f"{file}: nobody here knows what the folder says of {name!r}"
             values.append(value)
-        size = file.stat().st_size
-        parts.append(FilePart(str(file), size, 0, size, tuple(values)))
-    return TableFiles(str(root), tuple(parts), told, True)
+        parts.append(FilePart(file, size, 0, size, tuple(values)))
+    folder = place.uri if place.is_address else os.path.abspath(table.name)
+    return TableFiles(folder, tuple(parts), told, True, _options(place))
 
 
-def _in_path(file: Path, root: Path) -> dict[str, str]:
+def _options(place: Location) -> Options:
+    """How this process reaches the files of an object store."""
+    return tuple(resolved(place.name, place.options).items()) if place.is_address else ()
+
+
+def _in_path(file: PurePath, root: PurePath) -> dict[str, str]:
     """What the folders of a file say: name=value."""
     named = (part.partition("=") for part in file.relative_to(root).parts[:-1])
     return {unquote(name): unquote(value) for name, sign, value in named if sign}

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -126,7 +125,7 @@ class SparkTable:
             if version < newest:
                 return vacuumed(self.name, version, newest)
         if isinstance(self.seen, DeltaRsTable):
-            lost = next((f for f in self.seen.files() if not Path(f).exists()), None)
+            lost = self.seen.lost_file()
             if lost is not None:
                 return InputError(f"{self.name}: cannot be read: {lost}: No such file or directory")
         text = message_of(err)

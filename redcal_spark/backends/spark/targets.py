@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from pyspark.sql import DataFrame
 
 from redcal_spark.backends.delta_protocol import identity_columns
 from redcal_spark.backends.delta_types import is_list
+from redcal_spark.backends.local.errors import delta_table
+from redcal_spark.backends.location import Location
 from redcal_spark.backends.names import Place
 from redcal_spark.backends.spark.frames import arrow_schema
 from redcal_spark.backends.spark.tables import check_collations
@@ -50,13 +51,13 @@ def check_names(target: Target, schema: pa.Schema, old: Existing | None) -> None
         )
 
 
-def check_numbered(target: Target, path: str) -> None:
+def check_numbered(target: Target, place: Location) -> None:
     """Refuse a table that makes the values of a column itself: Delta would, after the fit.
 
     Spark does not tell of such columns; the log does, where delta-rs can read it.
     """
     try:
-        numbered = identity_columns(DeltaTable(path))
+        numbered = identity_columns(delta_table(place))
     except (DeltaError, OSError):
         return
     if target.mode == "merge" and numbered:

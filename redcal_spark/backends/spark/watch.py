@@ -20,6 +20,18 @@ EVERY = 1.0  # seconds between two looks
 Tell = Callable[[int], Any]  # how much of all is done
 
 
+class Growing:
+    """Takes how much is done in all, and passes on how much more that is than before."""
+
+    def __init__(self, progress: Tell):
+        self._progress = progress
+        self._known = 0
+
+    def __call__(self, done: int) -> None:
+        self._progress(done - self._known)
+        self._known = done
+
+
 class Watch:
     """A job, from its start to its end; `tell` hears of it about once a second, even of nothing.
 

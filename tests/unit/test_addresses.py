@@ -1,0 +1,103 @@
+"""What an address means, which options it gets, and what of them may be sent about."""
+
+from __future__ import annotations
+
+import pytest
+
+from redcal_spark.backends.location import Location, told
+from redcal_spark.backends.object_stores import file_system, for_delta, public, resolved
+from redcal_spark.config.addresses import OPTIONS, SECRETS, canonical, in_hadoop, scheme_of
+from redcal_spark.config.load import config_from_tree
+from redcal_spark.config.storage import StorageOptions
+from redcal_spark.config.tables import place_of
+from redcal_spark.errors import UsageError
+
+SECRET = "an-untold-Secret+/1"
+
+
+def test_schemes() -> None:
+    assert [scheme_of(name) for name in ("s3://b/t", "s3a://b/t", "gs://b", "abfss://c@a/t")] == [
+        "s3",
+        "s3",
+        "gs",
+        "abfss",
+    ]
+    for name in ("out/t", "/t", "main.gold.t", "hdfs://h/t", "dbfs:/t", "file:///t", "s3:/b/t"):
+        assert scheme_of(name) is None and canonical(name) == name and in_hadoop(name) == name
+    assert canonical("s3a://b/t/") == canonical("s3://b/t") == place_of("s3a://b/t") == "s3://b/t"
+    assert in_hadoop("s3://b/t") == "s3a://b/t"
+
+
+def test_options_have_one_list() -> None:
+    assert tuple(StorageOptions.model_fields) == OPTIONS
+    assert set(OPTIONS) > SECRETS
+
+
+def test_what_is_given_counts_more_than_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_REGION", "eu-north-1")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    monkeypatch.setenv("TIMEOUT", "1")  # not ours
+    given = {"AWS_REGION": "eu-west-1", "AZURE_STORAGE_SAS_TOKEN": "x", "TIMEOUT": "7"}
+    found = resolved("s3://b/t", given)
+    assert found == {
+        "AWS_REGION": "eu-west-1",
+        "AWS_SECRET_ACCESS_KEY": SECRET,
+        "TIMEOUT": "7",
+    }
+    assert for_delta("s3://b/t", given)["timeout"] == "7s"
+    assert for_delta("s3://b/t", {})["timeout"] == "30s"
+    assert public(found) == {"AWS_REGION": "eu-west-1", "TIMEOUT": "7"}
+    plain = for_delta("s3://b/t", {"AWS_ENDPOINT_URL": "http://127.0.0.1:9"})
+    assert plain["AWS_ALLOW_HTTP"] == "true" and plain["AWS_CONDITIONAL_PUT"] == "etag"
+
+
+def test_paths_of_addresses() -> None:
+    azure = Location("abfss://data@acme.dfs.core.windows.net/lake/t")
+    assert azure.path == "data/lake/t" and azure.shown(azure.path) == azure.name
+    s3 = Location("s3://b/lake/t", {"AWS_REGION": "eu-west-1"})
+    assert s3.path == "b/lake/t" and s3.shown("b/x") == "s3://b/x"
+    assert s3.bucket.name == "s3://b" and s3.below("x").name == "s3://b/lake/t/x"
+    for name, part in (("s3://", "names no bucket"), ("abfss://data/t", "CONTAINER@ACCOUNT")):
+        with pytest.raises(UsageError, match=part):
+            file_system(name, {"AWS_REGION": "eu-west-1"})
+
+
+def test_errors_in_one_line() -> None:
+    text = (
+        "Generic S3 error\n  \x1b[31m↳\x1b[0m Error performing GET http://h/b in 9ms\n"
+        "    \x1b[31m↳\x1b[0m 403 Forbidden\n      ↳ <?xml version='1'?>\n<Error><Key>k</Key>"
+    )
+    assert told(OSError(text)) == (
+        "Generic S3 error: Error performing GET http://h/b in 9ms: 403 Forbidden"
+    )
+    assert told(OSError("one\ntwo")) == "one"
+    assert told(ValueError()) == "ValueError"
+
+
+def test_options_are_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAKE_SECRET", SECRET)
+    tree = {
+        "input": {"table": "s3a://b/t", "label": "y", "model_1": "a", "model_2": "b"},
+        "losses": {"l": {"costs": [[0, 1], [1, 0]]}},
+        "reconcile": {"alpha": 0.1, "eta": 0.1},
+        "output": {"table": "s3://b/out"},
+        "storage_options": {
+            "AWS_SECRET_ACCESS_KEY": "${LAKE_SECRET}",
+            "AWS_SESSION_TOKEN": "written-out-0123",
+            "TIMEOUT": 5,
+        },
+    }
+    config = config_from_tree(tree)
+    assert config.storage_options.given == {
+        "AWS_SECRET_ACCESS_KEY": SECRET,
+        "AWS_SESSION_TOKEN": "written-out-0123",
+        "TIMEOUT": "5",
+    }
+    assert "storage_options" not in config.recorded()
+    for text in (repr(config), str(config), str(config.recorded())):
+        assert SECRET not in text and "written-out-0123" not in text
+    shown = config.hidden.text(f"key {SECRET}, token written-out-0123, at s3a://b")
+    assert shown == "key ${LAKE_SECRET}, token ${AWS_SESSION_TOKEN}, at s3a://b"
+    assert config.input.table == "s3://b/t"
+    again = config_from_tree(config.recorded())
+    assert again.storage_options.given == {}
