@@ -44,7 +44,6 @@ class _Round:
     event: Disagreement | None
     opening: Floats | None
     calibrations: tuple[_Calibration, ...]
-    asked: tuple[int, ...]  # losses
 
 
 class _MayRound(Exception):
@@ -90,7 +89,6 @@ class Serving:
                 event=event if isinstance(event, Disagreement) else None,
                 opening=phis[0] if opens else None,
                 calibrations=tuple(calibrations),
-                asked=tuple(dict.fromkeys(c.loss for c in calibrations)),
             )
 
     def __call__(self, f: list[Floats]) -> list[Served] | None:
@@ -162,12 +160,15 @@ class Serving:
             marks[:] = True
             bound = self._bound(new)
             costs = new.dot(self._costs)
-            chosen = {loss: costs[:, self._cells[loss]].argmin(axis=1) for loss in round.asked}
         else:
             bound = self._bound(new)
             costs = scores[where].copy()
-            chosen = {loss: actions[loss][where].copy() for loss in round.asked}
+        chosen: dict[
+            int, Any
+        ] = {}  # actions by the costs as they are, of losses that were asked for
         for patch in round.calibrations:
+            if patch.loss not in chosen:
+                chosen[patch.loss] = costs[:, self._cells[patch.loss]].argmin(axis=1)
             hit = (chosen[patch.loss] == patch.action).nonzero()[0]
             if not len(hit):
                 continue
@@ -178,9 +179,8 @@ class Serving:
             bound += patch.rise
             if bound > self._largest_sum and self._may_round:
                 bound = self._bound(new)  # it is seldom as bad as it might be
-            costs[hit] = own = part.dot(self._costs)
-            for loss, known in chosen.items():
-                known[hit] = own[:, self._cells[loss]].argmin(axis=1)
+            costs[hit] = part.dot(self._costs)
+            chosen.clear()
         scores[where] = costs
         for loss, cells in enumerate(self._cells):
             known = chosen.get(loss)
