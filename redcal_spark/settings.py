@@ -15,6 +15,7 @@ from typing import Any, Literal, ParamSpec, TypeVar
 
 MAX_CLASSES = 16_384  # up to which products of scores and costs are exact
 MAX_MODELS = 16
+TUNE_ROWS = 1_000_000  # active fitting rows that `eta: auto` looks at, at most
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -39,6 +40,7 @@ KEYS = {
     "max_rounds": "reconcile.max_rounds",
     "max_steps": "reconcile.max_steps",
     "delta": "reconcile.delta",
+    "tune_rows": "reconcile.tune_rows",
     "guard": "reconcile.guard",
     "suffix": "output.suffix",
     "normalise": "output.normalise",
@@ -88,3 +90,12 @@ def of_a_job() -> Iterator[None]:
         yield
     finally:
         _names.reset(token)
+
+
+def only_redcal_tunes(algorithm: str) -> str:
+    """Why an algorithm knows no `eta: auto`, and what to do."""
+    return (
+        f"for redcal and dc_then_redcal, whose losses it compares; {algorithm} needs a number"
+        if algorithm == "reconcile"
+        else f"for redcal and dc_then_redcal; {algorithm} has no use for eta: leave it out"
+    )

@@ -55,6 +55,7 @@ WITH_A_JVM = (
     "tests/shapes/",
     "tests/versions/on_row.py",
     "tests/e2e/test_explain.py::test_on_spark_as_here",
+    "tests/e2e/test_mlflow_server.py",
     "tests/faults/test_damage.py",
     "tests/faults/test_kills.py",
 )

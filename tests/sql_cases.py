@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from redcal_spark import ReconciledPair, Reconciler
 from tests import problems
-from tests.helpers import Array, arrays, quietly, reconciler
+from tests.helpers import Array, arrays, quietly, reconciler, scores_of
 
 PATCHES = 100
 
@@ -22,32 +22,42 @@ def column(values: Array) -> pa.Array:
     return pa.array(values.tolist(), pa.list_(pa.float64()))
 
 
+LARGER = ("dermamnist", "mnist_pycalib", "imagenet_10")  # real sets that take longer
+
+
 def random_case(seed: int) -> tuple[ReconciledPair, pa.Table]:
-    """A random problem of up to 20 classes, its log cut where the limit is; some rows are bad."""
-    problem = problems.random_problem(seed, max_d=20)
+    """A random problem of up to 20 classes and 2 or 3 models, its log cut where the limit is.
+
+    Some rows are bad.
+    """
+    problem = problems.random_problem(seed, max_d=20, models=3 if seed % 4 == 3 else 2)
     with quietly(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        f1, f2, y = arrays(problem)
+        scores, y = scores_of(problem), arrays(problem)[2]
         steps = min(problem.max_steps, PATCHES)
-        pair = reconciler(problem, max_steps=steps).fit(f1, f2, y)
-    table = pa.table({"model_1": column(f1), "model_2": column(f2)})
-    return pair, pa.concat_tables([table, bad_rows(pair)])
+        pair = reconciler(problem, max_steps=steps).fit(scores, y)
+    names = [str(name) for name in pair.columns.models]
+    table = pa.table(dict(zip(names, map(column, scores), strict=True)))
+    return pair, pa.concat_tables([table, bad_rows(pair, names)])
 
 
-def bad_rows(pair: ReconciledPair) -> pa.Table:
-    """Rows that cannot be used, and some at the very edge of what can."""
+def bad_rows(pair: ReconciledPair, names: list[str]) -> pa.Table:
+    """Rows that cannot be used, and some at the edge of what can, of one model after another."""
     d = pair.n_classes
     odd = [None, math.nan, math.inf, -math.inf, -1e-3, 1.1, 1e308, -1e-17, 1 + 1e-12, 0.5 / 2**26]
-    if pair.binary:
-        good = [0.5] * len(odd)
-        return pa.table({"model_1": pa.array([*odd, *good]), "model_2": pa.array([*good, *odd])})
-    plain = [1 / d] * d
-    rows: list[Any] = [*([value, *plain[1:]] for value in odd), None, plain[1:], [*plain, 0.0], []]
-    kind = pa.list_(pa.float64())
-    usual = [plain] * len(rows)
-    return pa.table(
-        {"model_1": pa.array([*rows, *usual], kind), "model_2": pa.array([*usual, *rows], kind)}
-    )
+    usual: Any = 0.5
+    rows: list[Any] = odd
+    kind = pa.float64()
+    if not pair.binary:
+        usual, kind = [1 / d] * d, pa.list_(pa.float64())
+        rows = [*([x, *usual[1:]] for x in odd), None, usual[1:], [*usual, 0.0], []]
+    parts = [
+        pa.table(
+            {name: pa.array(rows if name == own else [usual] * len(rows), kind) for name in names}
+        )
+        for own in names
+    ]
+    return pa.concat_tables(parts)
 
 
 def largest_case(columns: bool = False) -> tuple[ReconciledPair, pa.Table]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -21,10 +21,13 @@ from redcal_spark.core.history import Point
 from redcal_spark.core.kernel import BlockScan
 from redcal_spark.core.multiset import CompareTask
 from redcal_spark.core.output_columns import extend
+from redcal_spark.core.patch_effects import PatchEffect
+from redcal_spark.core.patches import Patch
 from redcal_spark.core.problem import Problem
 from redcal_spark.core.reading import BadRows
 from redcal_spark.core.scan import ScanResult
 from redcal_spark.core.splits import Split
+from redcal_spark.core.sums import DecisionSums
 from redcal_spark.errors import InputError
 
 Progress = Callable[[int], Any]
@@ -50,6 +53,18 @@ class Scan(Protocol):
 
         seen: the points of the fitting rows, where they were all measured during the fit.
         """
+
+    def halves(self, level: int) -> tuple[Scan, ...]:
+        """The active fitting rows of each fold, from a level on, to be fitted on their own.
+
+        They last as long as the scan, and know of their rows no more than how many there are.
+        """
+
+    def decisions_after(self, problem: Problem, log: Sequence[Patch]) -> DecisionSums:
+        """What is decided on the active fitting rows after a log."""
+
+    def patch_effects(self, pair: Fitted) -> list[PatchEffect]:
+        """What every patch does to the active holdout rows."""
 
     def rows_at_hand(self) -> list[BlockScan] | None:
         """The active fitting rows as they were read; None: they are too many for one process."""
@@ -142,6 +157,9 @@ class Backend(Protocol):
 
     def only(self, table: Table, names: list[str]) -> Table:
         """Some columns of a table."""
+
+    def labelled(self, table: Table, label: str) -> Table:
+        """The rows of a table that have a label."""
 
     def with_ids(self, table: Table, other: Table, id: str, inside: bool) -> Table:
         """The rows of a table whose ids another one has; or has not."""

@@ -92,3 +92,14 @@ class WithIds(View):
             return pa.array(np.isin(cell_hashes(ids), self._known, invert=not self._inside))
 
         return self._filtered(columns, self._id, keep)
+
+
+class WithLabel(View):
+    """The rows that have a label."""
+
+    def __init__(self, table: Table, label: str):
+        super().__init__(table, table.schema)
+        self._label = label
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        return self._filtered(columns, self._label, pc.is_valid)

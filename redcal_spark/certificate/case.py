@@ -8,7 +8,7 @@ alone beta^2.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
@@ -18,7 +18,7 @@ from redcal_spark.core.fixed_point import BITS
 from redcal_spark.core.history import Point, rounds_start
 from redcal_spark.core.losses import Loss
 from redcal_spark.core.metrics import Totals
-from redcal_spark.core.parameters import Parameters
+from redcal_spark.core.parameters import Parameters, Resolved
 
 ENDED = {
     "capped": "the run was capped before it was done",
@@ -104,9 +104,27 @@ class Case:
     @property
     def g(self) -> Fraction:
         """What a patch lowers the Brier score by at least, before it is rounded."""
+        return self._gain(self.pair.resolved)
+
+    def _gain(self, numbers: Resolved) -> Fraction:
+        assert numbers.beta is not None
         if self.given.calibrates_only:
-            return self.beta**2
-        return min(self.beta**2, self.eta * self.alpha**2 / (4 * self.d))
+            return numbers.beta**2
+        assert numbers.eta is not None and numbers.alpha is not None
+        return min(numbers.beta**2, numbers.eta * numbers.alpha**2 / (4 * self.d))
+
+    @property
+    def smallest_candidate(self) -> tuple[Fraction, int] | None:
+        """With `eta: auto`, of all that could have been chosen: the smallest g, and its m."""
+        tuned = self.pair.tuned
+        if tuned is None:
+            return None
+        given = replace(self.given, eta="auto", beta=tuned.given_beta)
+        rows, gains = self.pair.rows, []
+        for candidate in given.candidates:
+            numbers = given.candidate(*candidate, rows).resolve(rows, self.d)
+            gains.append((self._gain(numbers), numbers.m))
+        return min(gains, key=lambda gain: (gain[0], -gain[1]))
 
     @property
     def round_gain(self) -> Fraction:

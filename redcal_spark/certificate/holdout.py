@@ -80,15 +80,23 @@ class HoldoutRows:
 
     def fall(self, place: int, model: int) -> Interval | None:
         """By how much a loss fell, in the user's units, which the grid rounds a little."""
-        paired, loss = self.paired, self.case.pair.losses[place]
+        paired = self.paired
         if paired is None:
             return None
         rise = self.mean(paired.losses[model - 1][place], self.loss_within(place))
         if rise is None:
             return None
-        scale = loss.scale
-        more = 2 * scale / (1 << loss.bits) * (loss.n_classes if paired.vectors else 1)
-        low, high = -scale * rise.high - more, -scale * rise.low + more
+        rise = self.in_units(rise, place)
+        return Interval(-rise.high, -rise.low, rise.confidence, rise.method)
+
+    def in_units(self, rise: Interval, place: int) -> Interval:
+        """The change of a quantised loss in the user's units, which the grid rounds a little."""
+        loss, vectors = (
+            self.case.pair.losses[place],
+            self.paired is not None and self.paired.vectors,
+        )
+        more = 2 * loss.scale / (1 << loss.bits) * (loss.n_classes if vectors else 1)
+        low, high = loss.scale * rise.low - more, loss.scale * rise.high + more
         return Interval(low, high, rise.confidence, rise.method)
 
     @property

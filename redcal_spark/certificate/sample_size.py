@@ -11,6 +11,8 @@ from math import ceil
 from redcal_spark.certificate.case import Case
 from redcal_spark.certificate.check import Check
 
+CANDIDATES = 8  # of `eta: auto`
+
 
 @dataclass(frozen=True)
 class RowsNeeded:
@@ -33,6 +35,7 @@ def rows_needed(
     actions: int,
     delta: Fraction,
     models: int = 2,
+    tuned: tuple[Fraction, int] | None = None,
 ) -> RowsNeeded:
     """The n of the paper's finite-sample theorem (thm: sample_reconcile), its Omega() filled in.
 
@@ -45,17 +48,22 @@ def rows_needed(
         masses <= 2 eta:  sqrt(2 ln(6 K M |S| |L| / delta) / 2n) <= eta
         losses <= twice the bound:  4 * 3d ln(6 d K |S| |L| / delta) / 2n <= beta^2
         Brier scores, by g / 4 for every patch:  n >= 32 d^2 ln(6 M (|S| + 1) / delta) / g^2
+    tuned: with `eta: auto` the g and m of the candidate whose g is smallest: they decide |S|, which
+    has as many models for each of 8 candidates.
     Only ln|S| is ever computed: |S| has millions of digits.
     """
     d, many = classes, models
+    least, finest = tuned or (gain, m)
     with localcontext(Context(prec=60)):
 
         def ln(x: Fraction | int) -> Decimal:
             return (Decimal(x.numerator) / Decimal(x.denominator)).ln()
 
-        each = ln(2 * many * (many - 1)) + 2 * ln(losses) + 3 * ln(actions) + d * ln(2 * m + 1)
-        longest = 2 * many * d / gain + 1
+        each = ln(2 * many * (many - 1)) + 2 * ln(losses) + 3 * ln(actions) + d * ln(2 * finest + 1)
+        longest = 2 * many * d / least + 1
         ln_s = Decimal(longest.numerator) / Decimal(longest.denominator) * each
+        if tuned is not None:
+            ln_s += ln(CANDIDATES)
 
         def whole(factor: Fraction, inside: Decimal) -> int:
             return ceil(inside * factor.numerator / factor.denominator)
@@ -84,6 +92,7 @@ def enough_rows(case: Case, delta: Fraction) -> Iterator[Check]:
         actions=max(loss.n_actions for loss in losses.losses),
         delta=delta,
         models=len(case.models),
+        tuned=case.smallest_candidate,
     )
     rows = Fraction(case.pair.rows)
     for name, promise, bound in (

@@ -8,6 +8,7 @@ import os
 from dataclasses import asdict, replace
 
 from redcal_spark.atomic_write import write_whole
+from redcal_spark.cli.compare_tables import comparison_tables
 from redcal_spark.cli.open_job import job_of, model_of, renamed
 from redcal_spark.cli.results import (
     console_of,
@@ -22,7 +23,6 @@ from redcal_spark.cli.results import (
 from redcal_spark.cli.sql_export import select_of
 from redcal_spark.cli.tables import (
     audit_tables,
-    comparison_tables,
     explanation_lines,
     log_table,
     runs_table,
@@ -175,8 +175,7 @@ def compare(options: argparse.Namespace) -> int:
     if options.output is not None:
         write_chart(compared, options.output)
     if options.json:
-        procedures = [one.to_json() for one in compared]
-        print(json.dumps({"input": job.input.name, "procedures": procedures}))
+        print(json.dumps({"input": job.input.name, **compared.to_json()}))
         return 0
     if not options.quiet:
         console = console_of(options)

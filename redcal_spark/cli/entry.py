@@ -12,14 +12,18 @@ from collections.abc import Callable, Sequence
 from typing import get_args
 
 from redcal_spark import __version__
+from redcal_spark.certificate.monitor import ALERTS
 from redcal_spark.cli import commands
 from redcal_spark.cli.completion import SHELLS, completion
 from redcal_spark.cli.demo_command import demo
 from redcal_spark.cli.fail_on import CONDITIONS, conditions
 from redcal_spark.cli.help import Formatter, ending, examples, overview
+from redcal_spark.cli.init_command import init
 from redcal_spark.cli.log_lines import FORMATS, Context, Parser, logging_to_stderr
+from redcal_spark.cli.monitor_command import alert_names, watch
 from redcal_spark.cli.results import aside
 from redcal_spark.cli.streams import Screen, printable
+from redcal_spark.cli.tune_command import tune
 from redcal_spark.config.folder import working_in
 from redcal_spark.demo import MOST_ROWS, ROWS
 from redcal_spark.errors import RedcalError
@@ -207,6 +211,24 @@ def _parser() -> argparse.ArgumentParser:
         help="Reconcile's own alpha, in units of probability; default: %(default)s",
     )
     sub.add_argument("-o", "--output", metavar="FILE", help="also draw a chart: .svg or .html")
+    sub = command("tune", tune, "try values of eta and beta by cross-fitting; write no tables")
+    sub.add_argument("-o", "--output", metavar="FILE", help="also draw a chart: .svg or .html")
+    sub.add_argument(
+        "--write", action="store_true", help="put the best into FILE, whose comments stay"
+    )
+    sub = command("monitor", watch, "compare the last fit with rows that were labelled since")
+    sub.add_argument("--run", metavar="ID", help="a run's id, or latest; default: the last fit")
+    sub.add_argument(
+        "--table", metavar="TABLE", help="new labelled rows; default: those that the input gained"
+    )
+    sub.add_argument(
+        "--fail-on",
+        type=alert_names,
+        default=(),
+        metavar="LIST",
+        help=f"exit 1 on any of these, comma-separated: {', '.join(ALERTS)}",
+    )
+    sub.add_argument("--dry-run", action="store_true", help="write nothing to the metrics")
     sub = command("log", commands.log, "print the patch log of the last run of this configuration")
     sub.add_argument("--run", metavar="ID", help="a run's id, or latest")
     sub = command("explain", commands.explain, "show which patches changed a row, and why")
@@ -261,6 +283,13 @@ def _parser() -> argparse.ArgumentParser:
         config=False,
     )
     sub.add_argument("shell", choices=SHELLS, metavar="SHELL", help=", ".join(SHELLS))
+    sub = command("init", init, "look at a table and write a configuration", config=False)
+    sub.add_argument("table", metavar="TABLE", help="a path (Delta, Parquet, CSV) or catalog name")
+    sub.add_argument(
+        "-o", "--output", default="conf.yaml", metavar="FILE", help="default: %(default)s"
+    )
+    sub.add_argument("--costs", metavar="FILE", help="CSV: a row an action, a column a class")
+    sub.add_argument("--engine", choices=("auto", "local", "spark"), help="what reads the table")
     sub = command("demo", demo, "write example data and reconcile it into ./out", config=False)
     sub.add_argument("--rows", type=_patients, default=ROWS, help=f"default: {ROWS:,}")
     sub.add_argument("--force", action="store_true", help="run even if nothing changed")

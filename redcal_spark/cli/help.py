@@ -17,6 +17,7 @@ GROUPS = {
 # In this order they run in a folder that has conf/my.yaml, data/scores and model.json: a test
 # does so.
 EXAMPLES: dict[str, tuple[str, str]] = {
+    "init": ("redcal init data/scores", "redcal init data/scores -o conf/scores.yaml"),
     "demo": ("redcal demo", "redcal demo --rows 5000 --force"),
     "check": ("redcal check -c conf/my.yaml", "redcal check -c conf/my.yaml --ids"),
     "audit": ("redcal audit -c conf/my.yaml", "redcal audit -c conf/my.yaml --json"),
@@ -24,6 +25,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "redcal compare -c conf/my.yaml",
         "redcal compare -c conf/my.yaml -o compared.svg",
     ),
+    "tune": ("redcal tune -c conf/my.yaml", "redcal tune -c conf/my.yaml -o tuned.svg"),
     "run": (
         "redcal run -c conf/my.yaml",
         "redcal run -c conf/my.yaml --set reconcile.eta=0.02 --fail-on capped,certificate",
@@ -52,6 +54,10 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     "evaluate": (
         "redcal evaluate -c conf/my.yaml",
         "redcal evaluate -c conf/my.yaml --model model.json",
+    ),
+    "monitor": (
+        "redcal monitor -c conf/my.yaml",
+        "redcal monitor -c conf/my.yaml --table data/scores --fail-on loss,mass",
     ),
     "view": (
         "redcal view -c conf/touched.yaml",

@@ -7,9 +7,9 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from redcal_spark.backends.backend import Backend
 from redcal_spark.backends.local.backend import LocalBackend
@@ -52,6 +52,23 @@ def _work(config: Config) -> Backend:
     log_line.log(level, "engine %s: %s", engine, why)
     if engine == "local":
         return LocalBackend(DeltaRsStore(config.storage_options.given), config.engine.threads)
+    given, stored = config.engine, config.storage_options.given
+    names = (config.input.table, *config.output.tables, given.scratch or "")
+    work = given.scratch, given.driver_budget, given.threads, given.read
+    return _spark(names, stored, *work, stored)
+
+
+def work_for(table: str, engine: str | None = None) -> Backend:
+    """Where one table can be looked at, before there is a configuration."""
+    catalog = is_catalog_name(table) and not Path(table).exists()
+    on_spark = catalog or "DATABRICKS_RUNTIME_VERSION" in os.environ or _in_spark()
+    if engine == "spark" or (engine in (None, "auto") and on_spark):
+        return _spark((table,), {})
+    return LocalBackend(DeltaRsStore())
+
+
+def _spark(names: Sequence[str], stored: Mapping[str, str], *options: Any) -> Backend:
+    """names: tables that a session of our own must reach, with these options of object stores."""
     try:
         from redcal_spark.backends.spark.backend import SparkBackend
         from redcal_spark.backends.spark.hadoop import object_store_settings
@@ -61,12 +78,7 @@ def _work(config: Config) -> Backend:
             "engine.name: spark needs PySpark: pip install 'redcal-spark[spark]' "
             "(--engine local needs none)"
         ) from err
-    given = config.engine
-    options = config.storage_options.given
-    names = (config.input.table, *config.output.tables, given.scratch or "")
-    session = get_session(**object_store_settings(names, options))
-    work = given.scratch, given.driver_budget, given.threads, given.read
-    return SparkBackend(session, *work, options)
+    return SparkBackend(get_session(**object_store_settings(names, stored)), *options)
 
 
 def choose_engine(config: Config) -> tuple[Literal["local", "spark"], str]:

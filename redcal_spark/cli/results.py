@@ -172,6 +172,17 @@ def _report_page(job: Job, row: RunRow) -> str | None:
     return place.name
 
 
+def refresh_report(job: Job, row: RunRow) -> None:
+    """Write a run's report anew, where it is the one that is there."""
+    path = path_after_run(job.config.output)
+    if path is None or not is_of(path, row.run_id):
+        return
+    try:
+        write_report(Report.of(job.store, job.tables, row), path)
+    except UsageError as err:
+        job.listener.note(f"the report stays as it was: {err}")
+
+
 def patches_of(pair: ReconciledPair) -> str:
     return plural(len(pair.log), "patch", "patches")
 

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from fractions import Fraction
-from functools import partial
-from itertools import islice
-from operator import methodcaller
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
@@ -19,7 +15,7 @@ from redcal_spark.core.number_text import cost_texts, plural, share_text
 from redcal_spark.core.patches import Patch, PatchLog
 from redcal_spark.errors import ModelFileError
 from redcal_spark.model.explanation import Explanation
-from redcal_spark.runs.compare import SPLITS, Compared, mean_brier, mean_gap
+from redcal_spark.runs.compare import SPLITS
 from redcal_spark.runs.ledger import RunRow
 
 LARGEST = 8  # pairs of actions, actions or coordinates that are listed
@@ -299,42 +295,3 @@ def explanation_lines(explanation: Explanation, models: Sequence[str]) -> list[S
             table.add_row(before.loss, *before.actions, *after.actions)
         shown += ["", table]
     return shown
-
-
-# --- a comparison ---------------------------------------------------------------------------------
-
-
-def comparison_tables(compared: Sequence[Compared]) -> list[Shown]:
-    """One table of the work and the Brier score, one a loss; scores are means of all models."""
-    losses, splits = compared[0].pair.losses, list(compared[0].histories)
-    rows = ", ".join(f"{compared[0].metrics(s)[0].rows:,} {SPLITS[s]} rows" for s in splits)
-    heads = [f"Brier\n{SPLITS[split]}" for split in splits]
-    both = "both" if compared[0].pair.columns.n_models == 2 else "all"
-    table = columns_of(
-        [rows + f"\n(means of {both} models)", "status"], ["patches", "seconds", *heads]
-    )
-    before, *after = _ends(compared, splits, mean_brier)
-    table.add_row("before", "", "", "", *(f"{x:.4f}" for x in before))
-    for one, numbers in zip(compared, after, strict=True):
-        done = (one.pair.status, f"{len(one.pair.log):,}", f"{one.seconds:.2f}")
-        table.add_row(one.name, *done, *(f"{x:.4f}" for x in numbers))
-    shown: list[Shown] = [table]
-    for place, loss in enumerate(losses.losses):
-        heads = [f"{what}\n{SPLITS[s]}" for what in ("loss gap", "disagree") for s in splits]
-        table = columns_of([f"\n{loss.name}"], heads)
-        gaps = _ends(compared, splits, partial(mean_gap, loss=place))
-        apart = _ends(compared, splits, methodcaller("disagreement", place))
-        texts = iter(cost_texts(x for line in gaps for x in line))
-        for name, shares in zip(("before", *(one.name for one in compared)), apart, strict=True):
-            table.add_row(name, *islice(texts, len(splits)), *map(share_text, shares))
-        shown += ["", table]
-    return shown
-
-
-def _ends(
-    compared: Sequence[Compared], splits: Sequence[str], number: Callable[[Metrics], Fraction]
-) -> list[list[float]]:
-    """Before (the same for all), then after each procedure; per split."""
-    first = [float(number(compared[0].metrics(split)[0])) for split in splits]
-    last = [[float(number(one.metrics(split)[-1])) for split in splits] for one in compared]
-    return [first, *last]

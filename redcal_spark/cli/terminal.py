@@ -25,6 +25,7 @@ from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.metrics import Metrics
 from redcal_spark.core.number_text import cost_texts, share_text
 from redcal_spark.core.patches import Patch
+from redcal_spark.core.tuned import Candidate
 from redcal_spark.runs.listener import Listener
 
 log = logging.getLogger("redcal_spark")
@@ -33,8 +34,10 @@ log = logging.getLogger("redcal_spark")
 SILENCE = 30.0  # seconds without a line of a log, at most, while a phase goes on
 PHASES = {
     "scan": "scanning",
+    "tune": "choosing eta",
     "fit": "reconciling",
     "holdout": "checking on holdout rows",
+    "monitor": "measuring new rows",
     "write": "writing the log",
     "apply": "applying",
 }
@@ -155,6 +158,11 @@ class Terminal(Listener):
             self._headed = True
             self._say(round_heading(width, self.models))
         self._say(round_row(first, patches, metrics, losses, width, self.models))
+
+    def candidate(self, candidate: Candidate, count: int) -> None:
+        if self._progress is not None:
+            text = f"{PHASES['tune']}: eta {candidate.eta:g}, beta {candidate.rule} is done"
+            self._progress.update(self._task, description=text)
 
     def note(self, text: str) -> None:
         if self.live:

@@ -268,6 +268,12 @@ def _hint(text: str, value: object, from_environment: bool) -> str:
     return ""
 
 
+def costs_header(name: str) -> list[str]:
+    """The classes of a CSV file of costs: the names in its header, or their numbers."""
+    loss, header = _read_csv(name)
+    return header or [str(k) for k in range(len(loss["costs"][0]))]
+
+
 def _read_csv(name: str) -> tuple[dict[str, Any], list[str]]:
     """The loss in a CSV file and the class names in its header, if it has one."""
     text = read_text(name, MAX_CSV_BYTES)

@@ -37,7 +37,7 @@ from redcal_spark.config.values import (
     Text,
     Whole,
 )
-from redcal_spark.settings import MAX_CLASSES
+from redcal_spark.settings import MAX_CLASSES, TUNE_ROWS, only_redcal_tunes
 
 
 class LossSection(Section):
@@ -86,8 +86,9 @@ class Reconcile(Section):
     alpha: Share | None = Field(
         default=None, description="smallest difference in loss that matters, in (0, 1]"
     )
-    eta: Share | None = Field(
-        default=None, description="smallest share of rows that matters, in (0, 1]"
+    eta: AutoOrShare | None = Field(
+        default=None,
+        description="smallest share of rows that matters: in (0, 1], or auto to choose it",
     )
     beta: AutoOrShare = Field(
         default="auto", description="calibration tolerance: auto, or in (0, 1]"
@@ -100,6 +101,9 @@ class Reconcile(Section):
     )
     max_rounds: Whole = Field(default=10_000, description="stop after this many rounds")
     max_steps: Whole = Field(default=1_000_000, description="stop after this many patches")
+    tune_rows: Count = Field(
+        default=TUNE_ROWS, description="active rows that `eta: auto` looks at, at most"
+    )
     guard: Literal["off", "report", "best_prefix"] = Field(
         default="report",
         description="if holdout loss rises: off, report, or best_prefix to drop what raised it",
@@ -117,6 +121,8 @@ class Reconcile(Section):
             for key in ("alpha", "eta"):
                 if data.get(key) is None:
                     yield (key,), f"is required for {algorithm}"
+        if data.get("eta") == "auto" and algorithm in ("reconcile", "decision_calibration"):
+            yield ("eta",), f"auto is {only_redcal_tunes(algorithm)}"
 
 
 class Mlflow(Section):

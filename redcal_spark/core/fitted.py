@@ -17,12 +17,16 @@ from redcal_spark.core.problem import rules_of
 from redcal_spark.core.reading import BadRows
 from redcal_spark.core.roles import UNKNOWN, Roles
 from redcal_spark.core.serving import Serving
+from redcal_spark.core.tuned import Tuned
 from redcal_spark.errors import InputError
 
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """The data of a reconciled pair. `ReconciledPair` is its face for users."""
+    """The data of a reconciled pair. `ReconciledPair` is its face for users.
+
+    tuned: how eta and beta were chosen, if they were `auto`: the parameters have what they became.
+    """
 
     parameters: Parameters
     resolved: Resolved
@@ -34,6 +38,7 @@ class Fitted:
     status: Status
     log: PatchLog
     zero_calibrations: int
+    tuned: Tuned | None = None
 
     @property
     def rules(self) -> Rules:

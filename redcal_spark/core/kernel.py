@@ -128,8 +128,7 @@ def _disagreements(
         there = place[:, None] * actions.shape[1] + differ
         gap = flat.take(other * one_action + (there + start)) - best[loss].take(there)
         sure |= gap > threshold
-    if len(sure) > 1:  # of two models all these rows differ
-        sure &= first != second
+    # where a pair takes the same action, both gaps are 0, and no threshold is below that
     return differ, first * len(scores) + second, sure
 
 

@@ -148,6 +148,14 @@ class Loss:
         total = sum(c * y for line, row in pairs for c, y in zip(line, row, strict=True))
         return Fraction(total, unit << BITS)
 
+    def rescaled_cost(self, label_sums: Ints) -> Fraction:
+        """The same with costs rescaled to [0, 1]; 0 for a constant loss."""
+        if not self.scale:
+            return Fraction(0)
+        least = min(cost for row in self.exact_costs for cost in row)
+        labels = sum(label_sums.sum(axis=0).tolist())
+        return (self.cost(label_sums) - least * Fraction(labels, 1 << BITS)) / self.scale
+
     def _warn_of_merged_costs(self) -> None:
         values: dict[int, set[float]] = {}
         for q, c in zip(
@@ -228,6 +236,18 @@ class LossFamily:
         if problems:
             raise UsageError("; ".join(problems))
         return cls(family)
+
+    def rescaled_cost(self, labels: Sequence[Ints]) -> Fraction:
+        """What decisions cost in all, each loss rescaled to [0, 1].
+
+        labels: per model, label sums (cell x class).
+        """
+        costs = (
+            loss.rescaled_cost(sums[self.cells(place)])
+            for place, loss in enumerate(self.losses)
+            for sums in labels
+        )
+        return sum(costs, Fraction(0))
 
     def _group(self, k: int) -> LossGroup:
         index = np.array([i for i, loss in enumerate(self.losses) if loss.n_actions == k])

@@ -13,8 +13,10 @@ import numpy as np
 
 from redcal_spark.core.additive import Array
 from redcal_spark.core.blocks import Block
+from redcal_spark.core.folds import Folds
 from redcal_spark.core.metrics import Totals
 from redcal_spark.core.paired import Moments, Paired
+from redcal_spark.core.patch_effects import PatchEffect
 from redcal_spark.core.reading import BadRows
 from redcal_spark.core.scan import ScanResult, SplitResult
 from redcal_spark.errors import RunError, ScratchError
@@ -68,8 +70,9 @@ def unpack(packed: Any) -> tuple[dict[str, Any], dict[str, Array]]:
 
 def packed_parts(block: Block) -> list[Any]:
     """A block in pieces of bytes, to be written one after another."""
-    arrays = {f"f{i}": f for i, f in enumerate(block.f, 1)}
-    return _parts({}, arrays if block.y is None else arrays | {"y": block.y})
+    arrays: dict[str, Any] = {f"f{i}": f for i, f in enumerate(block.f, 1)}
+    arrays |= {"y": block.y, "fold": block.fold}
+    return _parts({}, {name: array for name, array in arrays.items() if array is not None})
 
 
 def pack_block(block: Block) -> bytes:
@@ -79,7 +82,8 @@ def pack_block(block: Block) -> bytes:
 def unpack_block(packed: Any) -> Block:
     _, arrays = unpack(packed)
     models = takewhile(arrays.__contains__, (f"f{i}" for i in count(1)))
-    return Block(tuple(arrays[name] for name in models), arrays.get("y"))
+    f = tuple(arrays[name] for name in models)
+    return Block(f, arrays.get("y"), arrays.get("fold"))
 
 
 def gathered_parts(gathered: ScanResult) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -92,6 +96,11 @@ def gathered_parts(gathered: ScanResult) -> tuple[dict[str, Any], dict[str, Arra
     for name, part in (("fit", gathered.fit), ("holdout", gathered.holdout)):
         data[name] = _counts(part.totals)
         arrays |= part.totals.to_arrays(f"{name}.")
+        if part.mean is not None:
+            data[f"{name}_mean"] = _counts(part.mean)
+            arrays |= part.mean.to_arrays(f"{name}_mean.")
+    if gathered.fit.folds is not None:
+        arrays |= gathered.fit.folds.to_arrays("folds.")
     return data, arrays
 
 
@@ -100,6 +109,11 @@ def gathered_of(data: Mapping[str, Any], arrays: Mapping[str, Array]) -> ScanRes
     fit, holdout = (
         SplitResult(_totals(given.pop(name), arrays, f"{name}.")) for name in ("fit", "holdout")
     )
+    for name, part in (("fit_mean", fit), ("holdout_mean", holdout)):
+        if name in given:
+            part.mean = _totals(given.pop(name), arrays, f"{name}.")
+    if "folds.rows" in arrays:
+        fit.folds = Folds.from_arrays(arrays, "folds.")
     problems = BadRows.from_json(given.pop("problems"))
     return ScanResult(fit, holdout, problems=problems, **given)
 
@@ -115,6 +129,17 @@ def pack_changes(changes: Sequence[Totals]) -> bytes:
 def unpack_changes(packed: Any) -> list[Totals]:
     data, arrays = unpack(packed)
     return [_totals(plain, arrays, f"{i}.") for i, plain in enumerate(data["changes"])]
+
+
+def pack_effects(effects: Sequence[PatchEffect]) -> bytes:
+    """What the patches of a log do, in order."""
+    plain = [{"rows": each.rows, "losses": _texts(each.losses)} for each in effects]
+    return pack({"effects": plain}, {})
+
+
+def unpack_effects(packed: Any) -> list[PatchEffect]:
+    data, _ = unpack(packed)
+    return [PatchEffect(each["rows"], _moments(each["losses"])) for each in data["effects"]]
 
 
 def _counts(totals: Totals) -> dict[str, Any]:

@@ -162,7 +162,7 @@ class Pairing:
 
         def against(before: Sequence[Actions]) -> tuple[Moments, ...]:
             return tuple(
-                _loss_moments(loss, before[i][place], rows.actions[i][place], y, index)
+                loss_moments(loss, before[i][place], rows.actions[i][place], y, index)
                 for place, loss in enumerate(losses)
             )
 
@@ -177,7 +177,7 @@ class Pairing:
         return Paired(y.ndim == 2, own(whole, none), own(rounds, none), own(brier, Moments()))
 
 
-def _loss_moments(loss: Loss, before: Actions, after: Actions, y: Grid, index: Index) -> Moments:
+def loss_moments(loss: Loss, before: Actions, after: Actions, y: Grid, index: Index) -> Moments:
     """Of loss after minus before; only rows whose action changed have any."""
     moved = index[before[index] != after[index]]
     moments, shift, costs = Moments(), loss_range(loss, y.ndim == 2).shift, loss.quantised

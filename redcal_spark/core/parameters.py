@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal, get_args
 
@@ -12,11 +12,16 @@ import numpy as np
 from redcal_spark.core.fixed_point import BITS, ONE, exact, grid_size
 from redcal_spark.core.patches import Kind
 from redcal_spark.errors import UsageError
+from redcal_spark.settings import only_redcal_tunes
 
 Algorithm = Literal["redcal", "decision_calibration", "reconcile", "dc_then_redcal"]
 Status = Literal["converged", "capped", "stalled", "cut"]
 ALGORITHMS: tuple[str, ...] = get_args(Algorithm)
 MAX_COUNT = 10**12
+
+# What `eta: auto` chooses from, and how `beta: auto` may be stretched meanwhile.
+ETAS = (0.02, 0.01, 0.005, 0.002)
+STRETCHES = (1, 4)
 
 _NUMBERS = ("alpha", "eta", "beta", "adaptive_beta", "grid_bits", "max_rounds", "max_steps")
 
@@ -27,7 +32,7 @@ class Parameters:
 
     algorithm: Algorithm = "redcal"
     alpha: float | None = None
-    eta: float | None = None
+    eta: float | Literal["auto"] | None = None
     beta: float | Literal["auto"] = "auto"
     adaptive_beta: bool = False
     grid_bits: int | None = None
@@ -41,10 +46,14 @@ class Parameters:
         if self.algorithm not in ALGORITHMS:
             known = ", ".join(ALGORITHMS)
             problems.append(f"algorithm: must be one of {known}; got {self.algorithm!r}")
+        if self.tunes and not self.reconciles_decisions:
+            problems.append(f"eta: 'auto' is {only_redcal_tunes(self.algorithm)}")
         for name in ("alpha", "eta"):
             value = getattr(self, name)
             if value is None and not self.calibrates_only:
                 problems.append(f"{name}: needed for {self.algorithm}, in (0, 1]")
+            elif name == "eta" and self.tunes:
+                continue
             elif value is not None and not _is_share(value):
                 problems.append(f"{name}: must be in (0, 1], got {value!r}")
         if self.beta != "auto" and not _is_share(self.beta):
@@ -85,6 +94,29 @@ class Parameters:
         return self.algorithm == "decision_calibration"
 
     @property
+    def tunes(self) -> bool:
+        """eta, and with it beta, is still to be chosen on the fitting rows."""
+        return self.eta == "auto"
+
+    @property
+    def candidates(self) -> tuple[tuple[float, int | None], ...]:
+        """What it is chosen from: eta, and how often beta is `auto`; None where beta is given."""
+        stretches = STRETCHES if self.beta == "auto" else (None,)
+        return tuple((eta, stretch) for eta in ETAS for stretch in stretches)
+
+    def candidate(self, eta: float, stretch: int | None, rows: int) -> Parameters:
+        """The parameters with a candidate's numbers for so many fitting rows."""
+        chosen = replace(self, eta=eta)
+        if stretch in (None, 1):
+            return chosen
+        return replace(chosen, beta=float(stretch * chosen.auto_beta(rows)))  # a short decimal
+
+    @property
+    def known(self) -> Parameters:
+        """With the smallest eta that may be chosen, where it is not chosen yet."""
+        return replace(self, eta=min(ETAS)) if self.tunes else self
+
+    @property
     def kinds(self) -> tuple[Kind, ...]:
         """The kinds of patches that the algorithm makes."""
         if self.reconciles_scores:
@@ -93,6 +125,8 @@ class Parameters:
 
     def resolve(self, rows: int, classes: int) -> Resolved:
         """The exact numbers for this many fitting rows and classes."""
+        if self.eta == "auto":
+            raise UsageError("eta: 'auto' stands for no number before it was chosen")
         alpha = None if self.alpha is None else exact(self.alpha)
         eta = None if self.eta is None else exact(self.eta)
         beta: Fraction | None = None
@@ -107,7 +141,7 @@ class Parameters:
 
     def auto_beta(self, rows: int) -> Fraction:
         """What `auto` stands for: about the noise of an event of mass eta, or of all rows."""
-        if self.calibrates_only or self.eta is None:
+        if self.calibrates_only or self.eta is None or self.eta == "auto":
             return auto_beta(Fraction(1), rows)
         return auto_beta(exact(self.eta), rows)
 

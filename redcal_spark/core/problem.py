@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 
 from redcal_spark.core.columns import Columns, Layout
+from redcal_spark.core.events import pairs_of
 from redcal_spark.core.fixed_point import BITS, MAX_ROWS, exact
 from redcal_spark.core.kernel import Rules
 from redcal_spark.core.losses import LossFamily
@@ -20,11 +21,14 @@ from redcal_spark.core.parameters import Parameters
 from redcal_spark.core.reading import MISSING
 from redcal_spark.core.scan import Scanner, ScanResult
 from redcal_spark.core.splits import Split
-from redcal_spark.errors import InputError, ScoreWarning, warn
-from redcal_spark.settings import setting
+from redcal_spark.core.tuned import Tuned
+from redcal_spark.errors import InputError, ScoreWarning, UsageError, warn
+from redcal_spark.settings import TUNE_ROWS, setting
 
 FAR = 10  # a beta so many times below `auto` fits noise
 FEW = 100  # rows to fit on
+MAX_LINES = 4_096  # losses x pairs of models, of each of which a row keeps its event
+MAX_EVENTS = 1 << 24  # of all losses and pairs, which are counted
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +36,10 @@ class Problem:
     """What is asked of the rows, whoever computes it and wherever they are.
 
     audit: rows are counted by pairs of actions, and none is kept. missing_model: what to do with
-    rows without a model's scores.
+    rows without a model's scores. mean: a scan measures what the mean of all models would do, too.
+    new_rows: nothing is to be fitted.
+    tune_rows: active fitting rows that `eta: auto` looks at, at most. tuned: how the parameters'
+    eta and beta were chosen, where they were.
     """
 
     parameters: Parameters
@@ -41,6 +48,10 @@ class Problem:
     on_bad_rows: Literal["error", "skip"] = "error"
     audit: bool = False
     missing_model: Literal["error", "skip_row"] = "error"
+    tune_rows: int = TUNE_ROWS
+    tuned: Tuned | None = None
+    mean: bool = False
+    new_rows: bool = False
 
     @property
     def n_classes(self) -> int | None:
@@ -59,14 +70,20 @@ class Problem:
 
     def scanner(self, layout: Layout, split: Split | None = None) -> Scanner:
         """What looks at every row once; Decision Calibration keeps them all."""
-        everywhere = self.parameters.calibrates_everywhere
-        layout = replace(layout, skip_missing=self.missing_model == "skip_row")
-        return Scanner(layout, self.rules(layout.binary), everywhere, split, audit=self.audit)
+        return Scanner(
+            replace(layout, skip_missing=self.missing_model == "skip_row"),
+            self.rules(layout.binary),
+            self.parameters.calibrates_everywhere,
+            split,
+            audit=self.audit,
+            folds=self.parameters.tunes and not self.audit,
+            mean=self.mean,
+        )
 
     def check(self, gathered: ScanResult, where: str) -> None:
         """Refuse data that cannot be fitted; tell what is odd."""
         self.check_readable(gathered, where)
-        if not gathered.fit.rows:
+        if not gathered.fit.rows and not self.new_rows:
             raise InputError(
                 f"{where} has no rows to fit on: of {gathered.rows:,} rows "
                 f"{gathered.unlabelled:,} have no label and {gathered.bad:,} cannot be used"
@@ -99,14 +116,21 @@ class Problem:
             gathered.problems.raise_if_any(where, advice)
 
     def doubts(self, gathered: ScanResult) -> list[str]:
-        """What to say before a fit that is perhaps not meant, of the rows it would be fitted on."""
-        totals = gathered.fit.totals
-        doubts = (
-            few_rows(self.parameters, totals.rows),
-            one_class(totals, self.columns.classes),
-            beta_warning(self.parameters, totals.rows),
-        )
+        """What to say before a fit that is perhaps not meant, of the rows it would be fitted on.
+
+        Of parameters that are still to be chosen nothing can be said, of labels once.
+        """
+        totals, doubts = gathered.fit.totals, list[str | None]()
+        if self.tuned is None:
+            doubts.append(one_class(totals, self.columns.classes))
+        if not self.parameters.tunes:
+            doubts.insert(0, few_rows(self.parameters, totals.rows))
+            doubts.append(beta_warning(self.parameters, totals.rows))
         return [text for text in doubts if text is not None]
+
+    def chosen(self, tuned: Tuned) -> Problem:
+        """The same with the eta and beta that were chosen."""
+        return replace(self, parameters=tuned.parameters(self.parameters), tuned=tuned)
 
 
 def rules_of(parameters: Parameters, losses: LossFamily, binary: bool, models: int) -> Rules:
@@ -119,9 +143,21 @@ def rules_of(parameters: Parameters, losses: LossFamily, binary: bool, models: i
     return Rules(losses, thresholds, None, binary, models)
 
 
+def check_size(losses: LossFamily, models: int) -> None:
+    """Refuse what memory could not hold: an event for every row, loss and pair, and its counts."""
+    pairs = len(pairs_of(models))
+    lines, events = pairs * len(losses), pairs * sum(x.n_actions**2 for x in losses.losses)
+    if models > 2 and (lines > MAX_LINES or events > MAX_EVENTS):
+        raise UsageError(
+            f"{models} models make {pairs} pairs; with {plural(len(losses), 'loss', 'losses')} "
+            f"there are {lines:,} comparisons of a row and {events:,} events, and at most "
+            f"{MAX_LINES:,} and {MAX_EVENTS:,} can be held: take fewer models, losses or actions"
+        )
+
+
 def few_rows(parameters: Parameters, rows: int) -> str | None:
     """What to say if a fit rests on few rows, or if one row alone is enough for a patch."""
-    eta = None if parameters.calibrates_only else parameters.eta
+    eta = None if parameters.calibrates_only or parameters.eta == "auto" else parameters.eta
     least = None if eta is None else max(1, ceil(exact(eta) * rows))
     if rows >= FEW and least != 1:
         return None

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
-from redcal_spark.core.blocks import Block
+from redcal_spark.core.blocks import Block, mean_block
 from redcal_spark.core.columns import Layout
 from redcal_spark.core.fixed_point import Mask
+from redcal_spark.core.folds import Folds, fold_codes
 from redcal_spark.core.kernel import BlockScan, Rules, classify, scan
 from redcal_spark.core.metrics import Totals, measure
 from redcal_spark.core.reading import BadRows, read
@@ -23,10 +24,16 @@ BatchGroup = Iterable[tuple[int, pa.RecordBatch]]
 
 @dataclass
 class SplitResult:
-    """One split of the rows: totals over all of them, and the active ones."""
+    """One split of the rows: totals over all of them, and the active ones.
+
+    folds: for `eta: auto`, how the fitting rows fall into folds.
+    mean: the totals if both models were their mean, where that was asked for.
+    """
 
     totals: Totals
     scans: list[BlockScan] = field(default_factory=list)
+    folds: Folds | None = None
+    mean: Totals | None = None
 
     @property
     def rows(self) -> int:
@@ -39,6 +46,10 @@ class SplitResult:
     def merge(self, other: SplitResult) -> None:
         self.totals += other.totals
         self.scans += other.scans
+        if other.folds is not None:
+            self.folds = other.folds if self.folds is None else self.folds + other.folds
+        if other.mean is not None:
+            self.mean = other.mean if self.mean is None else self.mean + other.mean
 
 
 @dataclass
@@ -76,6 +87,8 @@ class Scanner:
     """Reads, validates and scans one batch at a time, on whatever machine.
 
     audit: rows are counted more closely, and none are kept.
+    folds: fitting rows are told apart by their fold. mean: what the mean of both models would do
+    is measured, too.
     """
 
     layout: Layout
@@ -83,6 +96,8 @@ class Scanner:
     everywhere: bool
     split: Split | None = None
     audit: bool = False
+    folds: bool = False
+    mean: bool = False
 
     @property
     def by_event(self) -> bool:
@@ -98,11 +113,14 @@ class Scanner:
         result.bad = int(np.count_nonzero(~reading.valid))
         result.unlabelled = int(np.count_nonzero(reading.valid & ~reading.labelled))
         result.off_sum = reading.off_sum
+        fitting = reading.block
+        if self.folds:
+            fitting = replace(fitting, fold=fold_codes(batch, self.layout, fitting))
         if self.split is None:
-            self._add(result.fit, reading.block, usable)
+            self._add(result.fit, fitting, usable)
         else:
             fit, holdout = self.split.masks(batch)
-            self._add(result.fit, reading.block, usable & fit)
+            self._add(result.fit, fitting, usable & fit)
             self._add(result.holdout, reading.block, usable & holdout)
         result.unused = int(np.count_nonzero(usable)) - result.fit.rows - result.holdout.rows
         return result
@@ -129,13 +147,18 @@ class Scanner:
         if block.rows:
             scanned = self._scanned(block)
             part.totals, part.scans = scanned.totals, scanned.scans
+            part.folds, part.mean = scanned.folds, scanned.mean
 
     def _scanned(self, block: Block) -> SplitResult:
         known = classify(block, self.rules)
         if self.audit:
             return SplitResult(measure(block, self.rules, known, audit=True))
         kept = scan(block, self.rules, self.everywhere, known)
-        return SplitResult(measure(block, self.rules, known, kept.counts), [kept])
+        folds = None
+        if self.folds and block.fold is not None:  # holdout rows have none
+            folds = Folds.of(block, known[0], kept, self.rules.losses)
+        mean = measure(mean_block(block), self.rules) if self.mean else None
+        return SplitResult(measure(block, self.rules, known, kept.counts), [kept], folds, mean)
 
 
 def numbered(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -15,6 +16,8 @@ from redcal_spark.core.cells import Hashes, mix
 from redcal_spark.core.columns import is_text
 from redcal_spark.core.fixed_point import Mask, exact
 from redcal_spark.errors import InputError, UsageError
+
+FNV_PRIME = np.uint64(0x100000001B3)
 
 
 @dataclass(frozen=True)
@@ -90,9 +93,7 @@ def check_split(split: Split, schema: pa.Schema, where: str) -> None:
 def hash_column(column: pa.Array, name: str, salt: str) -> Hashes:
     """64-bit hashes of integers or text (nulls hash as 0 or as empty text), to the bit as
     docs/reference/split.md says, for good: rows that were held out must stay so."""
-    seed = np.uint64(
-        int.from_bytes(hashlib.blake2b(salt.encode(), digest_size=8).digest(), "little")
-    )
+    seed = _seed(salt)
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if pa.types.is_integer(column.type):
@@ -115,7 +116,21 @@ def hash_column(column: pa.Array, name: str, salt: str) -> Hashes:
     place = 0
     while len(alive):  # FNV-1a over the bytes of all rows at once
         byte = data[offsets[alive] + place].astype(np.uint64)
-        hashes[alive] = (hashes[alive] ^ byte) * np.uint64(0x100000001B3)
+        hashes[alive] = (hashes[alive] ^ byte) * FNV_PRIME
         place += 1
         alive = alive[lengths[alive] > place]
     return mix(hashes ^ lengths.astype(np.uint64))
+
+
+def hash_bytes(rows: npt.NDArray[np.uint8], salt: str) -> Hashes:
+    """The same hash of texts that are all as long: a row of bytes each."""
+    hashes = np.full(len(rows), _seed(salt), np.uint64)
+    for place in range(rows.shape[1]):
+        hashes ^= rows[:, place]
+        hashes *= FNV_PRIME
+    return mix(hashes ^ np.uint64(rows.shape[1]))
+
+
+def _seed(salt: str) -> np.uint64:
+    digest = hashlib.blake2b(salt.encode(), digest_size=8).digest()
+    return np.uint64(int.from_bytes(digest, "little"))

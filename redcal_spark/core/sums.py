@@ -189,6 +189,34 @@ def _patched(rows: Rows, patch: Patch) -> Residuals:
 
 
 @dataclass(frozen=True, eq=False)
+class DecisionSums(Additive):
+    """What was decided: per model, label sums by cell (cell x class).
+
+    disputed: rows that are in some event of disagreement.
+    """
+
+    labels: tuple[Ints, ...]
+    disputed: int = 0
+
+    @classmethod
+    def none(cls, rules: Rules, d: int) -> DecisionSums:
+        nothing = np.zeros((rules.losses.n_cells, d), np.int64)
+        return cls((nothing,) * rules.models)
+
+
+def decision_sums(rows: Rows, log: Iterable[Patch] = ()) -> DecisionSums:
+    """After a log that is replayed on the rows."""
+    assert rows.y is not None
+    for patch in log:
+        rows.apply(patch)
+    rows.settle()
+    d, losses = rows.f[0].shape[1], rows.rules.losses
+    labels = tuple(cell_label_sums(actions, rows.y, d, losses) for actions in rows.actions)
+    disputed = int(np.count_nonzero((rows.events != losses.no_event).any(axis=(0, 1))))
+    return DecisionSums(labels, disputed)
+
+
+@dataclass(frozen=True, eq=False)
 class GapSums(Additive):
     """For Reconcile: the sums beyond the gap and how many rows, [pair, side, coordinate].
 

@@ -116,7 +116,7 @@ def to_fix(metrics: Metrics, parameters: Parameters) -> dict[str, Any]:
     Of more than two models, events and coordinates have `models`, the two that they are of, and
     event_rows is null: a row may be in events of several pairs.
     """
-    n, losses = metrics.rows, metrics.losses
+    n, losses, parameters = metrics.rows, metrics.losses, parameters.known
     resolved = parameters.resolve(n, metrics.totals.gaps.shape[1])
     least = None if resolved.eta is None else resolved.eta * n
     events: list[dict[str, Any]] = []

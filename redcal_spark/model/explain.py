@@ -44,12 +44,13 @@ def explain(
         if len(rows.apply(patch)):
             before, state = state, _state(rows, given)
             steps.append(Step(patch, correction(patch, rules.losses), before, state))
-    id = layout.columns.id
+    id, eta = layout.columns.id, parameters.eta
+    assert eta != "auto"  # what was fitted has a number
     return Explanation(
         id=None if id is None else value_of(batch.column(id)[0]),
         algorithm=parameters.algorithm,
         alpha=parameters.alpha,
-        eta=parameters.eta,
+        eta=eta,
         status=status,
         patches=len(log),
         start=start,

@@ -62,4 +62,5 @@ def fit_scanned(
         status=status,
         log=NamedLog(run.log),
         zero_calibrations=run.zero_calibrations,
+        tuned=problem.tuned,
     )

@@ -9,10 +9,8 @@ from typing import Any, Literal
 
 from redcal_spark.backends.backend import Scan
 from redcal_spark.certificate.certify import DELTA, Certificate, certify
-from redcal_spark.core.fixed_point import BITS
 from redcal_spark.core.history import Point
 from redcal_spark.core.losses import LossFamily
-from redcal_spark.core.metrics import Metrics
 from redcal_spark.errors import RunError, UsageError
 from redcal_spark.model.named_log import NamedLog
 from redcal_spark.model.pair import ReconciledPair
@@ -24,17 +22,9 @@ Histories = dict[str, list[Point]]
 
 def mean_loss(point: Point, losses: LossFamily) -> Fraction:
     """The mean over losses and models of the decision loss, each rescaled to [0, 1]."""
-    metrics = Metrics(point.totals, losses)
-    total = Fraction(0)
-    for place, loss in enumerate(losses.losses):
-        scale = loss.scale
-        if scale:
-            least = min(cost for row in loss.exact_costs for cost in row)
-            labels = sum(point.totals.optimum[losses.cells(place)].sum(axis=0).tolist())
-            shift = least * Fraction(labels, point.totals.rows << BITS)
-            for model in metrics.models:
-                total += (metrics.decision_loss(place, model) - shift) / scale
-    return total / (len(metrics.models) * len(losses)) if len(losses) else total
+    labels = point.totals.labels
+    total = losses.rescaled_cost(labels)
+    return total / (point.totals.rows * len(labels) * len(losses)) if len(losses) else total
 
 
 def best_prefix(points: Sequence[Point], losses: LossFamily) -> Point:

@@ -20,6 +20,7 @@ from redcal_spark.core.fixed_point import BITS, MAX_ROWS
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.parameters import Parameters, Status
 from redcal_spark.core.patches import PatchLog
+from redcal_spark.core.tuned import Tuned
 from redcal_spark.errors import ModelFileError, RedcalError
 from redcal_spark.model.evidence import Evidence
 from redcal_spark.settings import MAX_MODELS
@@ -40,6 +41,7 @@ def oldest_version(fitted: Fitted) -> int:
 
 def to_json(fitted: Fitted, version: int) -> dict[str, Any]:
     """The model as plain data, ready for `json.dumps`: all that a replay needs."""
+    tuned = {} if fitted.tuned is None else {"tuned": fitted.tuned.to_json()}
     return {
         "schema_version": version,
         "kind": KIND,
@@ -55,6 +57,7 @@ def to_json(fitted: Fitted, version: int) -> dict[str, Any]:
             "grid_covered": fitted.resolved.grid_covered,
         },
         "zero_calibrations": fitted.zero_calibrations,
+        **tuned,
         "columns": _columns_to_json(fitted.columns, version),
         "losses": fitted.losses.to_json(quantised=version >= 2),
         "log": fitted.log.to_json(others=version >= 3),
@@ -152,7 +155,19 @@ def _built(data: Mapping[str, Any]) -> Fitted:
         status=status,
         log=PatchLog.from_json(data["log"], others=version >= 3),
         zero_calibrations=zeros,
+        tuned=_tuned(data, parameters),
     )
+
+
+def _tuned(data: Mapping[str, Any], parameters: Parameters) -> Tuned | None:
+    """How eta was chosen, if it was; the candidate that won must be the one of the parameters."""
+    if "tuned" not in data:
+        return None
+    tuned = Tuned.from_json(data["tuned"])
+    chosen = tuned.parameters(replace(parameters, eta="auto", beta=tuned.given_beta))
+    if chosen != parameters:
+        raise ModelFileError("damaged model: tuned: its choice is not that of the parameters")
+    return tuned
 
 
 def with_evidence(data: Any) -> tuple[Fitted, Evidence | None, Certificate | None]:

@@ -48,6 +48,7 @@ class ReconciledPair(ShownPair):
         rows: how many it was fitted on.
         status: converged, capped, stalled or cut.
         zero_calibrations: calibrations that ended because their patch rounded to nothing.
+        tuned: how `eta: auto` was chosen: every candidate; None where eta was given.
         certificate: what was promised and what is so, where that is known.
         evidence: what was measured of it when it was fitted, where that is known.
     """

@@ -11,7 +11,7 @@ from redcal_spark.core.columns import Columns, ScoreColumns
 from redcal_spark.core.fixed_point import exact
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.parameters import Parameters
-from redcal_spark.core.problem import Problem
+from redcal_spark.core.problem import Problem, check_size
 from redcal_spark.errors import FitWarning, UsageError, warn
 from redcal_spark.model.applying import MissingModel, check_missing_model
 from redcal_spark.model.evidence import Evidence
@@ -21,7 +21,8 @@ from redcal_spark.model.guard import Guard, verdict
 from redcal_spark.model.pair import ReconciledPair
 from redcal_spark.model.params import Params
 from redcal_spark.model.scanning import Computing, Given, scanned
-from redcal_spark.settings import MAX_MODELS, DriverBudget, called_from_python
+from redcal_spark.model.tune import tuned
+from redcal_spark.settings import MAX_MODELS, TUNE_ROWS, DriverBudget, called_from_python
 
 Scores = str | Sequence[str]  # columns: an array, P(class 1), or one per class
 
@@ -34,7 +35,8 @@ class Reconciler(Params):
             data frame of costs names the actions by its index and the classes by its columns.
         algorithm: redcal, decision_calibration, reconcile or dc_then_redcal.
         alpha: the margin above which a disagreement counts, the loss rescaled to [0, 1].
-        eta: the share of rows from which on a disagreement event is patched.
+        eta: the share of rows from which on a disagreement event is patched; "auto" chooses it, and
+            a multiple of beta's "auto", by cross-fitting on the fitting rows.
         beta: the calibration tolerance; "auto" is about the sampling noise of these rows.
         delta: the probability, at most, that a statement of a certificate about new rows is false.
         guard: if the cost on holdout rows rises: "off", "report" to warn, or "best_prefix" to keep
@@ -43,6 +45,7 @@ class Reconciler(Params):
         grid_bits: the patch grid 2^-bits; None: by theory.
         max_rounds: stop after this many rounds, as capped.
         max_steps: stop after this many patches, as capped.
+        tune_rows: active rows that eta="auto" looks at, at most; a hash chooses among more.
         model_1: the first model's scores: an array column, one column P(class 1), or a list.
         model_2: the second model's scores, in any of the same forms.
         models: instead of both, 2 to 16 models: a list of their scores, or {name: scores}.
@@ -69,13 +72,14 @@ class Reconciler(Params):
         losses: Any = None,
         algorithm: str = "redcal",
         alpha: float | None = None,
-        eta: float | None = None,
+        eta: float | Literal["auto"] | None = None,
         beta: float | Literal["auto"] = "auto",
         adaptive_beta: bool = False,
         grid_bits: int | None = None,
         max_rounds: int = 10_000,
         max_steps: int = 1_000_000,
         delta: float = 0.05,
+        tune_rows: int = TUNE_ROWS,
         guard: Guard = "report",
         model_1: str | Sequence[str] | None = None,
         model_2: str | Sequence[str] | None = None,
@@ -113,6 +117,7 @@ class Reconciler(Params):
         names = family.classes if classes is None else tuple(map(str, classes))
         sources, model_names = _models(models, model_1, model_2)
         columns = Columns(sources, label, id, names, model_names)
+        check_size(family, columns.n_models)
         self._any_models = models is model_1 is model_2 is None
         if on_bad_rows not in ("error", "skip"):
             raise UsageError(f"on_bad_rows: must be 'error' or 'skip', got {on_bad_rows!r}")
@@ -129,8 +134,15 @@ class Reconciler(Params):
             raise UsageError(f"threads: must be 1 or more, got {threads}")
         if engine not in ("auto", "local", "spark"):
             raise UsageError(f"engine: must be 'auto', 'local' or 'spark', got {engine!r}")
+        if not isinstance(tune_rows, int) or isinstance(tune_rows, bool) or tune_rows < 1:
+            raise UsageError(f"tune_rows: must be an integer, 1 or more, got {tune_rows!r}")
         self.problem = Problem(
-            parameters, family, columns, on_bad_rows, missing_model=missing_model
+            parameters,
+            family,
+            columns,
+            on_bad_rows,
+            missing_model=missing_model,
+            tune_rows=tune_rows,
         )
         self.threads = threads
         self.engine = engine
@@ -182,12 +194,15 @@ class Reconciler(Params):
         if not arrays or not self._any_models or len(given.data) == self.columns.n_models:
             return self.problem
         check_count(len(given.data))
+        check_size(self.losses, len(given.data))
         names = tuple(f"model_{i}" for i in range(1, len(given.data) + 1))
         return replace(self.problem, columns=replace(self.columns, models=names))
 
     def _fit(self, problem: Problem, scan: Scan) -> ReconciledPair:
-        for doubt in problem.doubts(scan.gathered):
-            warn(doubt, FitWarning)
+        self._warn(problem, scan)
+        if problem.parameters.tunes:
+            problem = tuned(problem, scan)
+            self._warn(problem, scan)
         pair = fit_scanned(problem, scan)
         histories = scan.histories(pair, None)
 
@@ -242,6 +257,11 @@ class Reconciler(Params):
         ```
         """
         return super().set_params(**given)
+
+    @staticmethod
+    def _warn(problem: Problem, scan: Scan) -> None:
+        for doubt in problem.doubts(scan.gathered):
+            warn(doubt, FitWarning)
 
 
 def _models(

@@ -14,6 +14,7 @@ from redcal_spark.backends.backend import Scan
 from redcal_spark.backends.local.backend import LocalScan
 from redcal_spark.backends.local.scan import gather_pieces
 from redcal_spark.core.arrow import batches
+from redcal_spark.core.folds import check_id
 from redcal_spark.core.problem import Problem
 from redcal_spark.core.scan import each_alone
 from redcal_spark.core.splits import HoldoutOnly, Split
@@ -95,6 +96,8 @@ def _on_spark(
     elif split is None:
         names = [*columns_of(given.holdout), *([columns.id] if columns.id else [])]
         split = split_of(given.holdout, columns, arrow_schema(frame, names))
+    if problem.parameters.tunes and columns.id is not None:
+        check_id(arrow_schema(frame, [columns.id]), columns.id, "the data")
     layout = layout_of(frame, columns, problem.n_classes)
     scratch = Scratch(frame.sparkSession, how.scratch)
     try:

@@ -14,7 +14,7 @@ from redcal_spark.errors import UsageError
 from redcal_spark.report.charts import Point, short, thinned
 from redcal_spark.report.markup import Html, joined, tag
 from redcal_spark.report.numbers import tick_texts, ticks
-from redcal_spark.runs.compare import PROCEDURES, SPLITS, Compared, mean_brier, mean_gap
+from redcal_spark.runs.compare import PROCEDURES, SPLITS, Comparison, mean_brier, mean_gap
 
 ENDINGS = (".svg", ".html")
 # Told apart by those who see no colours, too: each line has its own dashes.
@@ -24,6 +24,7 @@ STYLES = {
     "redcal": {"stroke": "#ee7733"},
     "dc_then_redcal": {"stroke": "#cc3311", "stroke_dasharray": "12 2 2 2"},
 }
+MEAN = {"stroke": "#777", "stroke_dasharray": "1 3"}
 WIDE, HIGH = 400, 180  # a panel, in pixels
 LEFT, ABOVE, BELOW = 70, 40, 40  # around it
 PAGE = """<!DOCTYPE html>
@@ -50,20 +51,25 @@ def check_chart(path: str) -> None:
         raise UsageError(f"-o {path}: there is no folder {folder}")
 
 
-def write_chart(compared: Sequence[Compared], path: str) -> None:
+def write_chart(compared: Comparison, path: str) -> None:
     """Draw it as SVG, or as a page that needs no other file."""
-    drawn: str = draw(compared)
+    write_svg(draw(compared), path, "Four procedures on the same rows")
+
+
+def write_svg(drawn: str, path: str, title: str) -> None:
+    """A drawing as a file of its own, or in a page."""
     if path.lower().endswith(".html"):
-        drawn = PAGE.format(title="Four procedures on the same rows", svg=drawn)
+        drawn = PAGE.format(title=title, svg=drawn)
     try:
         write_whole(path, lambda file: file.write(drawn))
     except OSError as err:
         raise UsageError(f"-o {path}: {err.strerror}") from err
 
 
-def draw(compared: Sequence[Compared]) -> Html:
+def draw(comparison: Comparison) -> Html:
     """A row of panels for the Brier score and for each loss, a column a split."""
-    losses, splits = compared[0].pair.losses, list(compared[0].histories)
+    compared, splits = comparison.procedures, comparison.splits
+    losses = compared[0].pair.losses
     numbers: list[tuple[str, Callable[[Metrics], Fraction]]] = [("Brier score", mean_brier)]
     for place, loss in enumerate(losses.losses):
         numbers.append((f"loss gap: {loss.name}", partial(mean_gap, loss=place)))
@@ -79,7 +85,8 @@ def draw(compared: Sequence[Compared]) -> Html:
             }
             rows = f"{compared[0].metrics(split)[0].rows:,} {SPLITS[split]} rows"
             corner = f"{LEFT + column * (LEFT + WIDE)} {ABOVE + row * (ABOVE + HIGH + BELOW)}"
-            panel = _panel(f"{title}, {rows}", lines)
+            mean = float(number(comparison.mean[split]))
+            panel = _panel(f"{title}, {rows}", lines, mean)
             panels.append(tag("g", panel, transform=f"translate({corner})"))
     wide = len(splits) * (LEFT + WIDE) + 30
     high = len(numbers) * (ABOVE + HIGH + BELOW)
@@ -88,9 +95,9 @@ def draw(compared: Sequence[Compared]) -> Html:
         "svg",
         *(background, *panels, tag("g", _legend(), transform=f"translate({LEFT} {high + 15})")),
         xmlns="http://www.w3.org/2000/svg",
-        viewBox=f"0 0 {wide} {high + 60}",
+        viewBox=f"0 0 {wide} {high + 80}",
         width=wide,
-        height=high + 60,
+        height=high + 80,
         font_family="sans-serif",
         font_size=12,
         role="img",
@@ -98,8 +105,8 @@ def draw(compared: Sequence[Compared]) -> Html:
     )
 
 
-def _panel(title: str, lines: Mapping[str, Sequence[Point]]) -> Html:
-    values = [value for points in lines.values() for _, value in points]
+def _panel(title: str, lines: Mapping[str, Sequence[Point]], mean: float) -> Html:
+    values = [mean, *(value for points in lines.values() for _, value in points)]
     low, high = min(values), max(values)
     room = 0.05 * (high - low) or abs(high) * 0.05 or 1.0
     low, high = low - room, high + room
@@ -119,6 +126,7 @@ def _panel(title: str, lines: Mapping[str, Sequence[Point]]) -> Html:
     for step in (0, *(10**k for k in range(1, 1 + math.floor(math.log10(max(last, 10)))))):
         parts.append(tag("line", x1=x(step), x2=x(step), y1=0, y2=HIGH, stroke="#ddd"))
         parts.append(tag("text", f"{step:,}", x=x(step), y=HIGH + 16, text_anchor="middle"))
+    parts.append(tag("line", x1=0, x2=WIDE, y1=y(mean), y2=y(mean), stroke_width=1.5, **MEAN))
     parts.append(tag("text", "patches", x=WIDE / 2, y=HIGH + 32, text_anchor="middle"))
     for algorithm, points in lines.items():
         (first, value), *rest = thinned(points)
@@ -137,8 +145,9 @@ def _scaled(step: float) -> float:
 
 def _legend() -> Html:
     parts = []
-    for place, (algorithm, title) in enumerate(PROCEDURES.items()):
+    styles = [(PROCEDURES[algorithm], style) for algorithm, style in STYLES.items()]
+    for place, (title, style) in enumerate([*styles, ("mean of the models", MEAN)]):
         x, y = place % 2 * (LEFT + WIDE) // 2, place // 2 * 20
-        line = tag("line", x1=x, x2=x + 30, y1=y, y2=y, stroke_width=1.5, **STYLES[algorithm])
+        line = tag("line", x1=x, x2=x + 30, y1=y, y2=y, stroke_width=1.5, **style)
         parts += [line, tag("text", title, x=x + 38, y=y, dy=".32em")]
     return joined(*parts)

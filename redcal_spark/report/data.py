@@ -25,6 +25,7 @@ from redcal_spark.core.patches import Patch, PatchLog
 from redcal_spark.runs import words_of_0_1
 from redcal_spark.runs.compare import SPLITS as SPLITS
 from redcal_spark.runs.ledger import RunRow
+from redcal_spark.runs.monitor import KIND, days_of
 from redcal_spark.runs.tables import pair_of
 from redcal_spark.settings import MAX_MODELS
 
@@ -50,6 +51,7 @@ class Report:
     audits: Mapping[str, Mapping[str, Audit]]  # split -> before, after
     history: pa.Table
     versions: Mapping[str, int]  # of the tables that were written, by their key under `output`
+    days: Sequence[Mapping[str, Any]] = ()  # what `redcal monitor` saw since, a day each
 
     @classmethod
     def of(cls, store: Store, tables: OutputTables, row: RunRow) -> Report:
@@ -72,6 +74,7 @@ class Report:
             audits=json.loads(row.audits or "{}"),
             history=pa.table({"step": []}) if history is None else history,
             versions={key: outputs[name] for key, name in written.items() if name in outputs},
+            days=days_of(store.read(tables.metrics, {"kind": KIND}), row.run_id),
         )
 
     # --- names ----------------------------------------------------------------------------------

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from itertools import accumulate
+from typing import Any, Literal, get_args
 
 from redcal_spark.backends.backend import Scan
 from redcal_spark.config.schema import Config
@@ -15,7 +17,9 @@ from redcal_spark.core.metrics import Metrics
 from redcal_spark.core.problem import Problem
 from redcal_spark.errors import UsageError
 from redcal_spark.model.fit import fit_scanned
+from redcal_spark.model.named_log import NamedLog
 from redcal_spark.model.pair import ReconciledPair
+from redcal_spark.model.tune import chosen_line, tune
 from redcal_spark.runs.job import Job
 from redcal_spark.runs.listener import Listener
 from redcal_spark.runs.tables import measurements
@@ -29,6 +33,9 @@ PROCEDURES = {
     "dc_then_redcal": "Decision Calibration, then ReDCal",
 }
 RECONCILE_ALPHA = 0.05
+Measure = Literal["patches", "fitted values"]  # of what a procedure spends
+MEASURES: tuple[Measure, ...] = get_args(Measure)
+RIVALS = ("reconcile", "redcal")
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,11 +43,13 @@ class Compared:
     """One procedure: what it found, in how many seconds of fitting, and how the rows fared.
 
     histories: per split, the totals before the first patch and after each that was measured.
+    scan: of the rows that it was fitted on.
     """
 
     pair: ReconciledPair
     seconds: float
     histories: dict[str, list[Point]]
+    scan: Scan = field(repr=False)
 
     @property
     def algorithm(self) -> str:
@@ -49,6 +58,20 @@ class Compared:
     @property
     def name(self) -> str:
         return PROCEDURES[self.algorithm]
+
+    @property
+    def values(self) -> list[int]:
+        """How many numbers were fitted, before the first patch and after each.
+
+        A patch has one for every class; Reconcile's have one, and so have all for scores that
+        are one column P(1).
+        """
+        sizes = (1 if self.pair.binary else len(patch.phi) for patch in self.pair.log)
+        return [0, *accumulate(sizes)]
+
+    def spent(self, measure: Measure) -> list[int]:
+        """Before the first patch and after each."""
+        return list(range(len(self.pair.log) + 1)) if measure == "patches" else self.values
 
     def metrics(self, split: str) -> list[Metrics]:
         """Of every point in turn."""
@@ -67,17 +90,68 @@ class Compared:
             "patches": len(self.pair.log),
             "rounds": self.pair.log.rounds,
             "seconds": round(self.seconds, 3),
+            "fitted_values": self.values[-1],
             "history": {split: list(self._rows(split)) for split in self.histories},
         }
 
     def _rows(self, split: str) -> Iterator[dict[str, Any]]:
         for point in self.histories[split]:
             place = {"step": point.steps, "round": point.rounds}
-            for numbers in measurements(Metrics(point.totals, self.pair.losses)):
-                yield place | numbers | {"brier_sum": str(numbers["brier_sum"])}
+            for numbers in _plain(Metrics(point.totals, self.pair.losses)):
+                yield place | numbers
 
 
-def compare_job(job: Job, reconcile_alpha: float = RECONCILE_ALPHA) -> list[Compared]:
+@dataclass(frozen=True, eq=False)
+class Prefix:
+    """A procedure after its first patches: how many, what they cost, and how the rows fared."""
+
+    algorithm: str
+    steps: int
+    spent: int
+    metrics: dict[str, Metrics]
+
+    def to_json(self) -> dict[str, Any]:
+        numbers = {split: list(_plain(metrics)) for split, metrics in self.metrics.items()}
+        return {"step": self.steps, "spent": self.spent} | numbers
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """The four procedures, and per split the mean of both models: a baseline with no parameters.
+
+    The mean has no disagreement, for it is one model. It keeps neither of the two and certifies
+    nothing.
+    equal: per measure, each procedure when it had spent as much as the thriftier one of Reconcile
+    and ReDCal did in all. most: how much that is; 0: neither did anything.
+    """
+
+    procedures: list[Compared]
+    mean: dict[str, Metrics]
+    most: dict[Measure, int]
+    equal: dict[Measure, list[Prefix]]
+
+    @property
+    def splits(self) -> list[str]:
+        return list(self.procedures[0].histories)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "procedures": [one.to_json() for one in self.procedures],
+            "mean": {split: list(_plain(metrics)) for split, metrics in self.mean.items()},
+            "equal": {
+                measure: {"most": self.most[measure]}
+                | {prefix.algorithm: prefix.to_json() for prefix in prefixes}
+                for measure, prefixes in self.equal.items()
+            },
+        }
+
+
+def _plain(metrics: Metrics) -> Iterator[dict[str, Any]]:
+    for numbers in measurements(metrics):
+        yield numbers | {"brier_sum": str(numbers["brier_sum"])}
+
+
+def compare_job(job: Job, reconcile_alpha: float = RECONCILE_ALPHA) -> Comparison:
     """The four procedures on a configuration's input; no table is written."""
     check(job.config)
     job.check_input()
@@ -109,7 +183,7 @@ def compare(
     scan: Callable[[Problem], Scan],
     reconcile_alpha: float = RECONCILE_ALPHA,
     listener: Listener | None = None,
-) -> list[Compared]:
+) -> Comparison:
     """All four, in the paper's order, with the parameters of one; Reconcile has its own alpha.
 
     The first scan keeps all rows, for Decision Calibration. Where they are held in memory the
@@ -117,21 +191,69 @@ def compare(
     its own scan would have dropped would look slower than it is.
     """
     listener = listener or Listener()
-    problems = {algorithm: _variant(given, algorithm, reconcile_alpha) for algorithm in PROCEDURES}
     compared: dict[str, Compared] = {}
-    everything = scan(problems["dc_then_redcal"])
+    scans = [scan(replace(_variant(given, "dc_then_redcal", reconcile_alpha), mean=True))]
+    everything = scans[0]
     try:
-        for algorithm in ("decision_calibration", "dc_then_redcal"):
-            compared[algorithm] = _fitted(problems[algorithm], everything, listener)
-        for algorithm in ("redcal", "reconcile"):
-            own = everything.again(problems[algorithm]) or scan(problems[algorithm])
-            try:
-                compared[algorithm] = _fitted(problems[algorithm], own, listener)
-            finally:
-                own.close()
+        given = _chosen(given, everything, scan, listener)
+        for algorithm in ("decision_calibration", "dc_then_redcal", "redcal", "reconcile"):
+            problem = _variant(given, algorithm, reconcile_alpha)
+            if not problem.parameters.calibrates_everywhere:
+                scans.append(everything.again(problem) or scan(problem))
+            compared[algorithm] = _fitted(problem, scans[-1], listener)
+        known = [compared[algorithm] for algorithm in PROCEDURES]
+        most = {measure: _most(known, measure) for measure in MEASURES}
+        with listener.during("at equal costs"):
+            equal = {
+                measure: [_prefix(one, measure, most[measure]) for one in known]
+                for measure in MEASURES
+            }
     finally:
-        everything.close()
-    return [compared[algorithm] for algorithm in PROCEDURES]
+        for each in scans:
+            each.close()
+    mean = {
+        split: Metrics(part.mean, given.losses, everything.layout.binary)
+        for split, part in everything.gathered.parts.items()
+        if part.mean is not None
+    }
+    return Comparison(known, mean, most, equal)
+
+
+def _most(compared: Sequence[Compared], measure: Measure) -> int:
+    """What the thriftier one of Reconcile and ReDCal spent, of those that did anything."""
+    spent = [one.spent(measure)[-1] for one in compared if one.algorithm in RIVALS]
+    return min((each for each in spent if each), default=0)
+
+
+def _prefix(one: Compared, measure: Measure, most: int) -> Prefix:
+    """A procedure as it was when it had spent so much: any prefix of a log is a model."""
+    spent = one.spent(measure)
+    steps = bisect_right(spent, most) - 1
+    cut = replace(one.pair, log=NamedLog(one.pair.log[:steps]))
+    metrics = {
+        split: Metrics(points[-1].totals, one.pair.losses, one.pair.binary)
+        for split, points in one.scan.histories(cut, None).items()
+    }
+    return Prefix(one.algorithm, steps, spent[steps], metrics)
+
+
+def _chosen(
+    given: Problem, everything: Scan, scan: Callable[[Problem], Scan], listener: Listener
+) -> Problem:
+    """With `eta: auto` all procedures get what is chosen for the one that was asked for."""
+    if not given.parameters.tunes:
+        return given
+    own = everything
+    if not given.parameters.calibrates_everywhere:
+        own = everything.again(given) or scan(given)
+    try:
+        with listener.during("tune"):
+            chosen = tune(given, own, listener.candidate)
+    finally:
+        if own is not everything:
+            own.close()
+    listener.note(chosen_line(chosen, problem := given.chosen(chosen)))
+    return problem
 
 
 def _variant(given: Problem, algorithm: str, reconcile_alpha: float) -> Problem:
@@ -147,7 +269,7 @@ def _fitted(problem: Problem, scan: Scan, listener: Listener) -> Compared:
         pair = fit_scanned(problem, scan)
         seconds = time.perf_counter() - start
     with listener.during(f"checking on holdout rows: {name}"):
-        return Compared(pair, seconds, scan.histories(pair, None))
+        return Compared(pair, seconds, scan.histories(pair, None), scan)
 
 
 def mean_brier(metrics: Metrics) -> Fraction:

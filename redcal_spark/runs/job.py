@@ -21,16 +21,17 @@ from redcal_spark.config.schema import Config
 from redcal_spark.config.tables import sibling
 from redcal_spark.core.columns import Columns, Layout, plan
 from redcal_spark.core.fixed_point import exact
+from redcal_spark.core.folds import check_id
 from redcal_spark.core.problem import Problem
 from redcal_spark.core.roles import UNKNOWN, Roles
-from redcal_spark.core.splits import check_split
+from redcal_spark.core.splits import Split, check_split
 from redcal_spark.errors import InputError, RunError, UsageError
 from redcal_spark.model.pair import ReconciledPair
 from redcal_spark.model.reconciler import Reconciler
 from redcal_spark.runs.ledger import Ledger, RunRow, config_digest
 from redcal_spark.runs.listener import Listener
 from redcal_spark.runs.tables import pair_of
-from redcal_spark.settings import of_a_job
+from redcal_spark.settings import TUNE_ROWS, of_a_job
 
 
 class Job:
@@ -117,14 +118,16 @@ class Job:
                 del tree["input"][key]
         if exact(self.config.reconcile.delta) == DELTA:  # as it was before there was a choice
             del tree["reconcile"]["delta"]
+        if self.config.reconcile.eta != "auto" or self.config.reconcile.tune_rows == TUNE_ROWS:
+            del tree["reconcile"]["tune_rows"]
         return config_digest(tree | {"output": output})
 
     # --- before computing -----------------------------------------------------------------------
 
-    def check_input(self, *, labels: bool = True) -> Layout:
+    def check_input(self, *, labels: bool = True, problem: Problem | None = None) -> Layout:
         """What can be seen of the input before computing: tables, columns, types."""
         with _noted(self.listener):
-            table, problem = self.input, self.problem
+            table, problem = self.input, problem or self.problem
             if self.split is not None and labels:
                 check_split(self.split, table.schema, table.name)
             there = set(table.schema.names)
@@ -135,6 +138,8 @@ class Job:
                 raise InputError(f"{table.name} has no rows")
             known = problem.n_classes
             self.work.check_reading(table, present)
+            if problem.parameters.tunes and labels:
+                check_id(table.schema, problem.columns.id, table.name)
             return plan(table.schema, problem.columns, table.name, known, first, labels)
 
     def check(self, *, ids: bool = False, rows: bool = True, labels: bool = True) -> Layout:
@@ -185,10 +190,13 @@ class Job:
             self.listener.note(doubt)
         return scan
 
-    def scan_table(self, table: Table, problem: Problem) -> Scan:
-        """A scan of a table that has the columns which the problem names."""
+    def scan_table(self, table: Table, problem: Problem, split: Split | None = None) -> Scan:
+        """A scan of a table that has the columns which the problem names.
+
+        split: in place of the configuration's.
+        """
         with self.listener.during("scan", table.count()), _noted(self.listener):
-            return self.work.scan(table, problem, self.split, self.listener.advance)
+            return self.work.scan(table, problem, split or self.split, self.listener.advance)
 
     def check_unchanged(self, identity: Any) -> None:
         """The input must still be what it was when a run began."""

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.metrics import Metrics
 from redcal_spark.core.patches import Patch
+from redcal_spark.core.tuned import Candidate
 
 
 class Listener:
@@ -33,6 +34,9 @@ class Listener:
 
     def round(self, first: Patch, metrics: Metrics | None) -> None:
         """The round that this patch opened is over."""
+
+    def candidate(self, candidate: Candidate, count: int) -> None:
+        """One of so many candidates of `eta: auto` was tried."""
 
     def note(self, text: str) -> None:
         """Something worth a line."""

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 
 from redcal_spark.backends.store import Store
 from redcal_spark.core.patches import Patch, PatchLog
+from redcal_spark.core.tuned import Tuned
 from redcal_spark.errors import RunError
 from redcal_spark.runs.claim import Claim
 from redcal_spark.runs.tables import PATCHES, log_of, patches_table
 
 EVERY = 2.0  # seconds between writes, at least
 SHARE = 5  # of a run's time, writing takes one such part at most
+TUNED = "tuned"  # key of what `eta: auto` chose
 FILES = 20  # small files that a run may leave
 
 
@@ -39,6 +42,7 @@ class Progress:
         self._patches: list[Patch] = []
         self._there: list[Patch] = []  # in the table, when the run was taken over
         self.zero_calibrations = 0  # when the last patch was found
+        self.tuned: Tuned | None = None  # with `eta: auto`
         if claim.resumed is not None:
             self._read(claim.resumed.progress)
         self._saved = len(self._patches), self.zero_calibrations
@@ -52,9 +56,12 @@ class Progress:
         return PatchLog(self._patches)
 
     def _read(self, known: str | None) -> None:
+        recorded = json.loads(known or "{}")
+        if (tuned := recorded.pop(TUNED, None)) is not None:
+            self.tuned = Tuned.from_json(tuned)
         table = self._store.read(self._table, {"run_id": self._claim.row.run_id})
         self._there = [] if table is None else list(log_of(table, self._models))
-        zero = {int(k): int(v) for k, v in json.loads(known or '{"0": 0}').items()}
+        zero = {int(k): int(v) for k, v in recorded.items()} or {0: 0}
         number = min(len(self._there), max(zero))
         if self._there and number not in zero:
             raise self._distrusted(f"the ledger records {sorted(zero)}")
@@ -66,6 +73,15 @@ class Progress:
             f"run {self._claim.row.run_id} cannot be resumed: {self._table} has "
             f"{len(self._there)} of its patches, {why}; run again with --force"
         )
+
+    def choose(self, tuned: Tuned) -> None:
+        """eta was chosen: who goes on with the run need not do it again."""
+        self.tuned = tuned
+        self._record({})
+
+    def _record(self, zero: Mapping[int, int]) -> None:
+        tuned = {} if self.tuned is None else {TUNED: self.tuned.to_json()}
+        self._claim.update(progress=json.dumps({**zero, **tuned}))
 
     def patch(self, patch: Patch, zero_calibrations: int) -> None:
         """A patch was found, after so many calibrations that ended on zero."""
@@ -91,8 +107,7 @@ class Progress:
         start = time.monotonic()
         (before, zero_before), now = self._saved, self._saved[0] + len(self._waiting)
         if self._waiting and not last:  # also tells whether the run is still ours
-            known = {before: zero_before, now: self.zero_calibrations}
-            self._claim.update(progress=json.dumps(known))
+            self._record({before: zero_before, now: self.zero_calibrations})
         else:
             self._claim.check()
         row = self._claim.row

@@ -16,11 +16,13 @@ from redcal_spark.backends.target import target_of
 from redcal_spark.core.history import Point
 from redcal_spark.core.metrics import Metrics, Totals
 from redcal_spark.core.patches import Patch, PatchLog
+from redcal_spark.core.problem import Problem
 from redcal_spark.core.roles import Roles
 from redcal_spark.errors import RedcalError, ScratchError
 from redcal_spark.model.fit import fit_scanned
 from redcal_spark.model.guard import Histories, counted, verdict
 from redcal_spark.model.pair import ReconciledPair
+from redcal_spark.model.tune import chosen_line, tune
 from redcal_spark.runs import signals
 from redcal_spark.runs.claim import Claim
 from redcal_spark.runs.job import Job
@@ -128,7 +130,7 @@ class Run:
         return scan
 
     def _fit_scanned(self, scan: Scan, progress: Progress) -> ReconciledPair:
-        problem, listener = self.job.problem, self.job.listener
+        problem, listener = self._tuned(scan, progress), self.job.listener
 
         def on_patch(patch: Patch, zero_calibrations: int) -> None:
             progress.patch(patch, zero_calibrations)
@@ -144,6 +146,20 @@ class Run:
             return fit_scanned(
                 problem, scan, progress.log, on_patch, on_round, progress.zero_calibrations
             )
+
+    def _tuned(self, scan: Scan, progress: Progress) -> Problem:
+        """What is to be fitted. With `eta: auto` the numbers are chosen first, once a run."""
+        job, problem = self.job, self.job.problem
+        if not problem.parameters.tunes:
+            return problem
+        if progress.tuned is None:
+            with self.phase("tune"):
+                progress.choose(tune(problem, scan, job.listener.candidate))
+        assert progress.tuned is not None
+        chosen = problem.chosen(progress.tuned)
+        for note in (chosen_line(progress.tuned, chosen), *chosen.doubts(scan.gathered)):
+            job.listener.note(note)
+        return chosen
 
     def _round(self, first: Patch, totals: Totals | None, binary: bool) -> None:
         metrics = None

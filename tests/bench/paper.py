@@ -35,8 +35,15 @@ from redcal_spark.core.metrics import Metrics
 from redcal_spark.core.problem import Problem
 from redcal_spark.core.scan import each_alone
 from redcal_spark.core.splits import ColumnSplit
-from redcal_spark.errors import GridWarning
-from redcal_spark.runs.compare import RECONCILE_ALPHA, Compared, compare, mean_brier, mean_gap
+from redcal_spark.errors import GridWarning, ScoreWarning
+from redcal_spark.runs.compare import (
+    RECONCILE_ALPHA,
+    Compared,
+    Comparison,
+    compare,
+    mean_brier,
+    mean_gap,
+)
 from tests.bench import paper_summary
 from tests.bench.results import save_printed
 from tests.bench.timing import machine
@@ -44,8 +51,9 @@ from tests.dense import Scores, from_top5, vectors
 
 VARIABLE = "REDCAL_DATA"
 SPLIT = ColumnSplit("part", "fit", "holdout")
-Setting = Literal["paper", "auto", "finer"]
-SETTINGS: tuple[Setting, ...] = ("auto", "finer", "paper")  # the paper's takes longest
+Setting = Literal["paper", "auto", "finer", "raw", "raw_finer"]
+# the paper's takes longest
+SETTINGS: tuple[Setting, ...] = ("auto", "finer", "raw", "raw_finer", "paper")
 
 
 @dataclass(frozen=True)
@@ -54,6 +62,8 @@ class Experiment:
 
     setting: "paper" has the paper's beta, and its alpha for Reconcile too, of which the paper says
     nothing; "auto" has beta: auto and Reconcile's default alpha; "finer" is auto with eta / 5.
+    "raw" and "raw_finer" are these two on scores of the drawn classes that are not renormalised:
+    they sum to less than 1.
     rows: at most so many are drawn. max_steps: where it binds, results say `capped`.
     points: measured during a calibration everywhere.
     """
@@ -86,7 +96,7 @@ class Experiment:
         return Reconciler(
             losses=losses,
             alpha=self.alpha,
-            eta=self.eta / 5 if self.setting == "finer" else self.eta,
+            eta=self.eta / 5 if self.setting.endswith("finer") else self.eta,
             beta=self.beta if self.setting == "paper" else "auto",
             max_steps=self.max_steps,
             threads=1,  # draws are spread over the cores
@@ -103,8 +113,8 @@ EXPERIMENTS = {
     one.name: one
     for one in (
         Experiment("ham10000", 7, 2, 0.1, 1e-6, 0.5, {"paper": 10, "auto": 40}),
-        _imagenet(10, draws={"paper": 20, "auto": 20}),
-        _imagenet(100, draws={"paper": 5, "auto": 20, "finer": 10}),
+        _imagenet(10, draws={"paper": 20, "auto": 20, "raw": 20}),
+        _imagenet(100, draws={"paper": 5, "auto": 20, "finer": 10, "raw_finer": 10}),
         # as many rows as at 100 classes; measuring them takes ten times as long
         _imagenet(
             1_000,
@@ -158,7 +168,8 @@ def draw(experiment: Experiment, seed: int) -> Draw:
         rows = np.flatnonzero(np.isin(label, drawn))
         if experiment.rows is not None:
             rows = rng.choice(rows, experiment.rows, replace=False)
-        one, two = (from_top5(table, model, rows, drawn) for model in ("f1", "f2"))
+        whole = not experiment.setting.startswith("raw")
+        one, two = (from_top5(table, model, rows, drawn, whole) for model in ("f1", "f2"))
         y = np.searchsorted(drawn, label[rows])
     order = rng.permutation(len(y))
     costs = rng.normal(size=(experiment.actions, experiment.classes))
@@ -166,8 +177,8 @@ def draw(experiment: Experiment, seed: int) -> Draw:
     return Draw(one[order], two[order], y[order], fitted, costs)
 
 
-def compared(experiment: Experiment, drawn: Draw) -> list[Compared]:
-    """The four procedures on one draw."""
+def compared(experiment: Experiment, drawn: Draw) -> Comparison:
+    """The four procedures on one draw, and the mean of both models."""
     with warnings.catch_warnings():  # of 10,000 costs by chance some are equal on the grid
         warnings.simplefilter("ignore", GridWarning)
         reconciler = experiment.reconciler({"loss": drawn.costs})
@@ -179,7 +190,9 @@ def compared(experiment: Experiment, drawn: Draw) -> list[Compared]:
         rows, name = each_alone(batches(table)), experiment.name
         return LocalScan(*scan_pieces(problem, rows, table.schema, name, SPLIT, threads=1), 1)
 
-    with measured_at(experiment.points):
+    with measured_at(experiment.points), warnings.catch_warnings():
+        if experiment.setting.startswith("raw"):
+            warnings.simplefilter("ignore", ScoreWarning)  # that they do not sum to 1 is the point
         return compare(reconciler.problem, scan, experiment.reconcile_alpha)
 
 
@@ -195,7 +208,7 @@ def measured_at(points: int) -> Iterator[None]:
 
 def told(one: Compared) -> dict[str, Any]:
     """A procedure's curves: means of both models after so many patches, per split."""
-    curves: dict[str, dict[str, list[float]]] = {}
+    curves: dict[str, dict[str, Any]] = {}
     for split, points in one.histories.items():
         found: list[Metrics] = one.metrics(split)
         curves[split] = {
@@ -214,13 +227,33 @@ def told(one: Compared) -> dict[str, Any]:
     }
 
 
+def everything_of(comparison: Comparison) -> dict[str, Any]:
+    """A draw: every procedure by its name, and the mean of both models."""
+    means = {
+        split: {"brier": float(mean_brier(metrics)), "gap": float(mean_gap(metrics, 0))}
+        for split, metrics in comparison.mean.items()
+    }
+    equal = {
+        measure: {
+            prefix.algorithm: {
+                split: {"brier": float(mean_brier(m)), "gap": float(mean_gap(m, 0))}
+                for split, m in prefix.metrics.items()
+            }
+            for prefix in prefixes
+        }
+        for measure, prefixes in comparison.equal.items()
+    }
+    procedures = {one.algorithm: told(one) for one in comparison.procedures}
+    return procedures | {"mean": means, "equal": equal}
+
+
 def file_of(experiment: Experiment, to: Path, seed: int) -> Path:
     return to / f"{experiment.key}-{seed:03}.json"
 
 
 def run(experiment: Experiment, to: Path, seed: int) -> None:
     """One draw, written to its file: whole or not at all."""
-    found = {one.algorithm: told(one) for one in compared(experiment, draw(experiment, seed))}
+    found = everything_of(compared(experiment, draw(experiment, seed)))
     path = file_of(experiment, to, seed)
     half = path.with_suffix(".part")
     half.write_text(json.dumps(found), encoding="utf-8")

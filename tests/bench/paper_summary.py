@@ -53,7 +53,7 @@ def at_steps(curve: Mapping[str, Sequence[float]], measure: str, steps: Sequence
 
 def common_steps(found: Found) -> list[int]:
     """Where curves of different lengths are compared: closer together at the start."""
-    last = max(one["patches"] for draw in found for one in draw.values())
+    last = max(draw[name]["patches"] for draw in found for name in PROCEDURES)
     spaced = np.geomspace(1, max(last, 1), POINTS).round().astype(int)
     return sorted({0, *spaced.tolist()})
 
@@ -146,7 +146,30 @@ class Claim:
         return ends(found, self.lower, split, self.measure) - other
 
 
-CLAIMS = (
+@dataclass(frozen=True)
+class EqualClaim(Claim):
+    """The same where both have spent as much as the thriftier one did. by: what they spend."""
+
+    by: str = "patches"
+
+    def differences(self, found: Found, split: str = "holdout") -> Numbers:
+        assert self.than is not None
+        at = [draw["equal"][self.by] for draw in found]
+        return np.array(
+            [x[self.lower][split][self.measure] - x[self.than][split][self.measure] for x in at]
+        )
+
+
+class MeanClaim(Claim):
+    """That the mean of both models, which has no patches, is below a procedure's end."""
+
+    def differences(self, found: Found, split: str = "holdout") -> Numbers:
+        assert self.than is not None
+        means = np.array([draw["mean"][split][self.measure] for draw in found])
+        return means - ends(found, self.than, split, self.measure)
+
+
+CLAIMS: tuple[Claim, ...] = (
     Claim("ReDCal lowers the Brier score", "brier", "redcal", None),
     Claim("... by less than Reconcile does", "brier", "reconcile", "redcal"),
     Claim("DC, then ReDCal, ends with a lower Brier score than ReDCal", "brier", BOTH, "redcal"),
@@ -154,6 +177,10 @@ CLAIMS = (
     Claim("... than Reconcile", "brier", BOTH, "reconcile"),
     Claim("ReDCal lowers the loss", "gap", "redcal", None),
     Claim("... by more than Reconcile does", "gap", "redcal", "reconcile"),
+    EqualClaim("... at equal numbers of patches", "gap", "redcal", "reconcile"),
+    EqualClaim("... of fitted values", "gap", "redcal", "reconcile", "fitted values"),
+    MeanClaim("The mean of both models has a lower loss than ReDCal", "gap", "mean", "redcal"),
+    MeanClaim("... than Reconcile", "gap", "mean", "reconcile"),
     Claim("Decision Calibration lowers the loss", "gap", DC, None),
     Claim("ReDCal after it lowers the loss further", "gap", BOTH, DC),
 )  # fmt: skip

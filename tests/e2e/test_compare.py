@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -14,8 +15,10 @@ from redcal_spark.backends.local.backend import LocalBackend, LocalScan
 from redcal_spark.core.arrow import batches
 from redcal_spark.core.splits import ColumnSplit
 from redcal_spark.runs.compare import PROCEDURES
+from tests import oracle
 from tests.e2e.work import CLASSES, LOSSES, Work, scores
 from tests.helpers import gather
+from tests.oracle import Problem
 
 ALPHA = 0.08  # Reconcile's own
 
@@ -112,10 +115,11 @@ def test_the_table_says_what_the_json_says(work: Work) -> None:
     for algorithm, name in PROCEDURES.items():
         [one] = [x for x in found if x["algorithm"] == algorithm]
         told = [line.removeprefix(name).split() for line in lines if line.startswith(f"{name}  ")]
-        assert len(told) == 1 + len(LOSSES)
+        told = told[: 1 + len(LOSSES)]  # those behind are of equal costs
         ends = {s: [r for r in h if r["step"] == h[-1]["step"]] for s, h in one["history"].items()}
-        status, patches, _, *brier = told[0]
+        status, patches, values, _, *brier = told[0]
         assert (status, patches) == (one["status"], str(one["patches"]))
+        assert values == f"{one['fitted_values']:,}"
         mean = {s: sum(r["brier"] for r in rows) / len(rows) for s, rows in ends.items()}
         assert brier == [f"{mean[split]:.4f}" for split in ("fit", "holdout")]
         for loss, numbers in zip(LOSSES, told[1:], strict=True):
@@ -194,3 +198,63 @@ def test_an_alpha_that_is_none(work: Work, alpha: str, capsys: pytest.CaptureFix
         work.redcal("compare", "--reconcile-alpha", alpha)
     assert ended.value.code == 2
     assert f"must be a number above 0 and up to 1, got '{alpha}'" in capsys.readouterr().err
+
+
+# --- the mean of both models, and equal costs -----------------------------------------------------
+
+
+def test_the_mean_of_both_models(work: Work) -> None:
+    """By the plain loops, on the holdout rows."""
+    found = work.redcal("compare", "--json").json
+    table = scores()
+    rows = [r for r in table.to_pylist() if r["fold"] == "test" and r["outcome"] is not None]
+    one, two = (oracle.grid_scores([r[name] for r in rows]) for name in ("a", "b"))
+    mean = [
+        [round(Fraction(x + y, 2)) for x, y in zip(*both, strict=True)]
+        for both in zip(one, two, strict=True)
+    ]
+    problem = Problem(
+        [r["a"] for r in rows], [r["b"] for r in rows], [CLASSES.index(r["outcome"]) for r in rows],
+        {name: loss["costs"] for name, loss in LOSSES.items()}, "redcal",
+    )  # fmt: skip
+    brier = oracle.brier_sum(mean, oracle.grid_labels(problem))
+    assert {row["brier_sum"] for row in found["mean"]["holdout"]} == {str(brier)}
+    for row in found["mean"]["holdout"]:
+        loss = oracle.decision_loss(problem, row["loss"], mean)
+        assert row["decision_loss"] == pytest.approx(float(loss), rel=1e-12)
+        assert row["disagreement_rows"] == row["largest_event_rows"] == 0
+
+
+def test_equal_numbers_of_patches_and_of_fitted_values(work: Work) -> None:
+    found = work.redcal("compare", "--json").json
+    procedures = {one["algorithm"]: one for one in found["procedures"]}
+    for one in procedures.values():
+        per_patch = 1 if one["algorithm"] == "reconcile" else len(CLASSES)
+        assert one["fitted_values"] == per_patch * one["patches"]
+    rivals = procedures["redcal"], procedures["reconcile"]
+    least = {
+        "patches": min(one["patches"] for one in rivals),
+        "fitted values": min(one["fitted_values"] for one in rivals),
+    }
+    for measure, told in found["equal"].items():
+        assert told.pop("most") == least[measure] > 0
+        for algorithm, at in told.items():
+            one = procedures[algorithm]
+            per_patch = 1 if measure == "patches" or algorithm == "reconcile" else len(CLASSES)
+            assert at["step"] == min(one["patches"], least[measure] // per_patch)
+            assert at["spent"] == at["step"] * per_patch
+    # by a run that may make no more patches
+    steps = found["equal"]["fitted values"]["redcal"]["step"]
+    assert 0 < steps < procedures["redcal"]["patches"]
+    work.tree["reconcile"]["max_steps"] = steps
+    work.redcal("run")
+    wrote = [r for r in work.table("out/rows_history").to_pylist() if r["step"] == steps]
+    ends = {(r["split"], r["loss"], r["model"]): r["decision_loss"] for r in wrote}
+    for split in ("fit", "holdout"):
+        for row in found["equal"]["fitted values"]["redcal"][split]:
+            assert row["decision_loss"] == ends[split, row["loss"], row["model"]]
+    del work.tree["reconcile"]["max_steps"]
+    lines = work.redcal("compare").out
+    for measure, most in least.items():
+        assert f"at {most:,} {measure} at most, holdout rows" in lines
+    assert "keeps neither of yours and certifies nothing" in lines

@@ -303,3 +303,17 @@ def test_different_widths_are_named(three: Work) -> None:
 def test_names_that_would_be_one_column(three: Work) -> None:
     three.tree["input"]["models"] = {"Vendor": "a", "vendor": "b"}
     assert "two new columns would have the same name" in three.redcal("check").err
+
+
+def test_too_many_comparisons_are_refused_at_check(three: Work) -> None:
+    three.tree["input"]["models"] = {f"m{i}": f"v{i}" for i in range(16)}
+    three.tree["losses"] = {f"l{i}": {"costs": [[0, 1], [1, 0]]} for i in range(40)}
+    del three.tree["input"]["classes"]
+    table = rows_of_three()
+    for i in range(16):
+        if f"v{i}" not in table.column_names:
+            table = table.append_column(f"v{i}", table["v0"])
+    write(table)
+    told = three.redcal("check")
+    assert told.code == 2
+    assert "16 models make 120 pairs; with 40 losses there are 4,800 comparisons" in told.err

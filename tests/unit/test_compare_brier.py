@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 
 from redcal_spark import Reconciler
+from redcal_spark.backends.local.backend import LocalScan
 from redcal_spark.core.arrow import batches, from_numpy
 from redcal_spark.core.history import history
 from redcal_spark.runs.compare import Compared, mean_brier
@@ -20,6 +21,6 @@ def test_one_column_has_the_mean_square() -> None:
     gathered, layout = gather(reconciler, batches(table), table.schema)
     pair = fit_gathered(reconciler, gathered, layout)
     points = history(gathered.fit.totals, gathered.fit.scans, pair.rules, pair.log)
-    found = Compared(pair, 0.0, {"fit": points})
+    found = Compared(pair, 0.0, {"fit": points}, LocalScan(gathered, layout))
     # (1/16 + 1/4) / 2 and (9/16 + 1/4) / 2
     assert mean_brier(found.metrics("fit")[0]) == Fraction(9, 32)

@@ -193,10 +193,22 @@ ONE_PROBLEM = [
     ("reconcile.eta=0", "reconcile.eta: must be in (0, 1], got 0"),
     ("reconcile.alpha=-0.1", "reconcile.alpha: must be in (0, 1], got -0.1"),
     ("reconcile.alpha=.nan", "reconcile.alpha: must be a finite number, got nan"),
-    ("reconcile.eta=true", "reconcile.eta: must be a number, got true"),
-    ("reconcile.eta='0.1'", "reconcile.eta: must be a number, got '0.1'; write it without quotes"),
-    ("reconcile.eta=a lot", "reconcile.eta: must be a number, got 'a lot'"),
-    ("reconcile.eta=[0.1]", "reconcile.eta: must be a number, got a list"),
+    ("reconcile.alpha=true", "reconcile.alpha: must be a number, got true"),
+    ("reconcile.alpha='1'", "reconcile.alpha: must be a number, got '1'; write it without quotes"),
+    ("reconcile.alpha=a lot", "reconcile.alpha: must be a number, got 'a lot'"),
+    ("reconcile.alpha=[0.1]", "reconcile.alpha: must be a number, got a list"),
+    ("reconcile.eta=a lot", "reconcile.eta: must be auto or a number in (0, 1], got 'a lot'"),
+    ("reconcile.tune_rows=0", "reconcile.tune_rows: must be at least 1, got 0"),
+    (
+        "reconcile={algorithm: reconcile, alpha: 1, eta: auto}",
+        "reconcile.eta: auto is for redcal and dc_then_redcal, whose losses it compares; "
+        "reconcile needs a number",
+    ),
+    (
+        "reconcile={algorithm: decision_calibration, eta: auto}",
+        "reconcile.eta: auto is for redcal and dc_then_redcal; decision_calibration has no use for "
+        "eta: leave it out",
+    ),
     ("reconcile.beta=2", "reconcile.beta: must be in (0, 1], got 2"),
     ("reconcile.beta=often", "reconcile.beta: must be auto or a number in (0, 1], got 'often'"),
     ("reconcile.beta=true", "reconcile.beta: must be auto or a number in (0, 1], got true"),
@@ -608,8 +620,8 @@ def test_problems_do_not_show_what_the_environment_holds(
     monkeypatch.setenv("REDCAL_SECRET", "0.125")
     message = refuse("engine.name=${REDCAL_SECRET}", "reconcile.eta=${REDCAL_SECRET}")
     assert message.splitlines()[1:] == [
-        "  reconcile.eta: must be a number, got '${REDCAL_SECRET}'; the environment gives text "
-        "only, so set numbers with --set",
+        "  reconcile.eta: must be auto or a number in (0, 1], got '${REDCAL_SECRET}'; the "
+        "environment gives text only, so set numbers with --set",
         "  engine.name: must be 'auto', 'local' or 'spark', got '${REDCAL_SECRET}'",
     ]
 
@@ -654,6 +666,7 @@ def test_the_record_has_every_default(load: Load) -> None:
             "grid_bits": None,
             "max_rounds": 10000,
             "max_steps": 1000000,
+            "tune_rows": 1000000,
             "guard": "report",
             "delta": 0.05,
         },

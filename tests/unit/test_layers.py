@@ -31,7 +31,9 @@ ONLY_THERE = {
     "pandas": (),  # who hands over its frames has it
 }
 # What a Spark worker imports ...
-WORKER_MODULES = ("tasks", "cells", "statistics", "file_reader", "reports", "write_task")
+WORKER_MODULES = (
+    *("tasks", "cell_tasks", "cells", "statistics", "file_reader", "reports", "write_task"),
+)
 ADDRESSES = ("backends/object_stores.py", "config/addresses.py")  # for workers that read there
 WORKERS = ("core/", *ADDRESSES, *(f"backends/spark/{name}.py" for name in WORKER_MODULES))
 WORKERS_HAVE = sys.stdlib_module_names | {"numpy", "pyarrow"}  # ... and all that it needs

@@ -16,11 +16,20 @@ from redcal_spark.backends.spark import budget
 from redcal_spark.backends.spark.cells import SinkOf, read_cells, row
 from redcal_spark.backends.spark.lazy import LazyEngine
 from redcal_spark.backends.spark.statistics import MergeTask
-from redcal_spark.backends.spark.tasks import ScanTask
+from redcal_spark.backends.spark.tasks import (
+    AskTask,
+    BlockState,
+    KeepTask,
+    Question,
+    ScanTask,
+    answer,
+)
 from redcal_spark.backends.spark.written import Told
 from redcal_spark.core import groups
+from redcal_spark.core.blocks import Block
 from redcal_spark.core.events import Disagreement
-from redcal_spark.core.packing import gathered_of, unpack
+from redcal_spark.core.packing import gathered_of, unpack, unpack_block
+from redcal_spark.core.rows import Rows
 from redcal_spark.core.scan import ScanResult
 from redcal_spark.errors import ScratchError
 from tests import problems
@@ -33,7 +42,7 @@ SEEDS = range(40)
 def case(seed: int, **fixed: Any) -> Problem:
     """Of two, three or five models."""
     given: dict[str, Any] = {"max_n": 60, "max_steps": 60, "models": (2, 3, 5)[seed % 3]}
-    return problems.random_problem(seed, algorithm="redcal", **given | fixed)
+    return problems.random_problem(seed, **{"algorithm": "redcal"} | given | fixed)
 
 
 class Written:
@@ -277,3 +286,44 @@ def test_budgets_that_no_memory_decides(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.undo()
     monkeypatch.setenv(budget.SERVERLESS, "TRUE")
     assert budget.budget_of("auto") == 256 << 20
+
+
+# --- questions about more than two models ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("algorithm", ["redcal", "reconcile"])
+@pytest.mark.parametrize("seed", range(4))
+def test_tasks_answer_what_all_rows_say(seed: int, algorithm: str) -> None:
+    """After every patch: counts, sums and gaps of all pairs, and the rows of the next event."""
+    problem = case(seed, algorithm=algorithm, models=3, max_n=40, max_steps=20)
+    with quietly():
+        pair, written = fit(problem), Written(problem, None)
+    cells = [
+        batch.select(["kind", "data"])
+        for batch in written.sent
+        if batch.column("kind")[0].as_py() == "fit"
+    ]
+    rules = written.problem.fitting_rules(written.layout)
+    blocks = [unpack_block(batch.column("data")[0].as_buffer()) for batch in cells]
+    rows = Rows(Block.concat(blocks), rules) if blocks else None
+    for step, patch in enumerate([*pair.log, None]):
+        if rows is None:
+            break
+        state = BlockState(rules, tuple(pair.log[:step]))
+        asked: list[Question] = ["sums", "gaps"] if algorithm == "reconcile" else ["sums"]
+        if algorithm == "redcal" and (patch is None or patch.kind == "reconcile"):
+            asked.append("events")
+        for question in asked:
+            told = list(AskTask(state, question)(iter(cells)))[-1]
+            _, found = unpack(told.column("data")[0].as_buffer())
+            expected = answer(rows, question)
+            assert found.keys() == expected.keys()
+            assert all((found[name] == expected[name]).all() for name in expected)
+        if patch is not None and patch.kind == "reconcile":
+            event = patch.event(rules.losses)
+            assert isinstance(event, Disagreement)
+            kept = KeepTask(state, event)(iter(cells))
+            of_event = [b for b in kept if b.column("kind")[0].as_py() == "fit"]
+            assert sum(b.column("rows")[0].as_py() for b in of_event) == patch.rows
+        if patch is not None:
+            rows.apply(patch)

@@ -88,8 +88,8 @@ def test_the_ends_of_curves_are_the_oracles(data: Path, setting: Any) -> None:
     """ReDCal and Reconcile on one draw, by the plain loops."""
     experiment = replace(EXPERIMENTS["ham10000"].under(setting), max_steps=25)
     drawn = paper.draw(experiment, 1)
-    found = {one.algorithm: paper.told(one) for one in paper.compared(experiment, drawn)}
-    assert list(found) == list(PROCEDURES)
+    found = paper.everything_of(paper.compared(experiment, drawn))
+    assert list(found) == [*PROCEDURES, "mean", "equal"]
     for algorithm in ("redcal", "reconcile"):
         alpha = experiment.reconcile_alpha if algorithm == "reconcile" else experiment.alpha
         beta = experiment.beta if setting == "paper" else "auto"
@@ -123,7 +123,7 @@ def test_the_command(
     told = capsys.readouterr().out
     results = tmp_path / "results" / "quick"
     summary = json.loads((results / "summary.json").read_text(encoding="utf-8"))
-    assert set(summary) == {
+    assert set(summary) == {"imagenet_10-raw"} | {
         f"{name}-{setting}" for name in ("ham10000", "imagenet_10") for setting in ("paper", "auto")
     }
     for key in summary:
@@ -148,7 +148,8 @@ def made_up(ends: list[dict[str, float]]) -> list[dict[str, Any]]:
     """Draws that begin at 1.0 and end, after one patch, where it is said; one loss, one Brier."""
 
     def curve(end: float) -> dict[str, list[float]]:
-        return {"steps": [0, 1], **{m: [1.0, end] for m in paper_summary.MEASURES}}
+        curves = {m: [1.0, end] for m in paper_summary.MEASURES}
+        return {"steps": [0, 1], **curves}
 
     return [
         {
@@ -158,8 +159,39 @@ def made_up(ends: list[dict[str, float]]) -> list[dict[str, Any]]:
             }
             for algorithm in PROCEDURES
         }
+        | {"mean": {split: {"brier": 0.5, "gap": 0.5} for split in ("fit", "holdout")}}
+        | {
+            "equal": {
+                by: {name: {"holdout": {"gap": draw.get(name, 1.0)}} for name in PROCEDURES}
+                for by in ("patches", "fitted values")
+            }
+        }
         for draw in ends
     ]  # fmt: skip
+
+
+def test_claims_at_equal_cost() -> None:
+    equal = {
+        by: {"redcal": {"holdout": {"gap": one}}, "reconcile": {"holdout": {"gap": two}}}
+        for by, one, two in (("patches", 0.4, 0.8), ("fitted values", 0.6, 0.3))
+    }
+    ends = {"curves": {"holdout": {"gap": [1.0, 0.4]}}}
+    draw = {"redcal": ends, "equal": equal, "mean": {"holdout": {"gap": 0.35}}}
+    said = {claim.text: claim for claim in CLAIMS if claim.measure == "gap"}
+    for text, difference in (
+        ("... at equal numbers of patches", -0.4),
+        ("... of fitted values", 0.3),
+        ("The mean of both models has a lower loss than ReDCal", -0.05),
+    ):
+        assert said[text].differences([draw]).tolist() == pytest.approx([difference])
+
+
+def test_scores_that_are_not_renormalised(data: Path) -> None:
+    whole, raw = (paper.draw(EXPERIMENTS["imagenet_10"].under(s), 3) for s in ("auto", "raw"))
+    assert (whole.y == raw.y).all() and (whole.costs == raw.costs).all()
+    sums = raw.f1.sum(axis=1)
+    assert (sums <= 1 + 1e-12).all() and (sums < 0.999).any()
+    np.testing.assert_allclose(raw.f1 / sums[:, None], whole.f1)
 
 
 def test_means_and_standard_errors() -> None:
@@ -217,7 +249,11 @@ def test_claims_are_paired_by_draw() -> None:
     )
     verdicts = [said for _, _, said in paper_summary.claims(found)]
     named = zip(CLAIMS, verdicts, strict=True)
-    said = {(claim.measure, claim.lower, claim.than): verdict for claim, verdict in named}
+    said = {
+        (claim.measure, claim.lower, claim.than): verdict
+        for claim, verdict in named
+        if type(claim) is paper_summary.Claim
+    }
     assert said["gap", "redcal", "reconcile"] == "held"
     assert said["brier", "reconcile", "redcal"] == "the opposite"
     assert said["gap", "redcal", None] == "held"

@@ -25,27 +25,28 @@ def queried(
     return connection.sql(pair.to_sql("rows", dialect, **options)).to_arrow_table()
 
 
-@pytest.mark.parametrize("seed", seeds(range(200), 20))
+@pytest.mark.parametrize("seed", seeds(range(200), 10))
 def test_random_problems(seed: int) -> None:
     pair, rows = sql_cases.random_case(seed)
     sql_cases.same(queried(pair, rows), pair, rows)
 
 
-@pytest.mark.parametrize("seed", seeds(range(200), 8))
+@pytest.mark.parametrize("seed", seeds(range(200), 4))
 def test_random_problems_in_plain_sql(seed: int) -> None:
     """Scores in one column a class; arrays are refused."""
     pair, rows = sql_cases.random_case(seed)
     if not pair.binary:
         assert "array columns" in refused(UsageError, lambda: pair.to_sql("rows", "ansi"))
-        names = [[f"{model}_{j}" for j in range(pair.n_classes)] for model in ("one", "two")]
-        columns = {"model_1": names[0], "model_2": names[1]}
+        keys = rows.column_names
+        names = [[f"{key}_{j}" for j in range(pair.n_classes)] for key in keys]
         data = pair.to_json()
-        pair = ReconciledPair.from_json(data | {"columns": data["columns"] | columns})
+        columns = data["columns"] | {"models": names}
+        pair = ReconciledPair.from_json(data | {"columns": columns})
         usable = [row for row in rows.to_pylist() if _whole(row, pair.n_classes)]
         rows = pa.table(
             {
                 name: pa.array([row[key][j] for row in usable], pa.float64())
-                for key, own in (("model_1", names[0]), ("model_2", names[1]))
+                for key, own in zip(keys, names, strict=True)
                 for j, name in enumerate(own)
             }
         )
@@ -65,7 +66,7 @@ def test_the_largest_model(columns: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["nfl_elo", "dermamnist", pytest.param("mnist_pycalib", marks=pytest.mark.slow)]
+    "name", ["nfl_elo", *(pytest.param(x, marks=pytest.mark.slow) for x in sql_cases.LARGER)]
 )
 def test_real_sets(name: str) -> None:
     rows = real_data.load(name)

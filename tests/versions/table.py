@@ -59,12 +59,12 @@ def save(path: Path, known: Mapping[str, Outcome]) -> None:
 
 def _versions(known: Mapping[str, Outcome]) -> Iterator[list[str]]:
     for row in ROWS:
-        if (found := known.get(row.name)) is not None:
-            replaced = "yes" if not found.replaced else f"NO: {', '.join(found.replaced)}"
-            yield [
-                *(row.platform, row.spark, row.delta, row.python, _libraries(row)),
-                replaced if found.problem is None else f"not run: {found.problem}",
-            ]
+        found = known.get(row.name, Outcome("", problem="not yet"))
+        replaced = "yes" if not found.replaced else f"NO: {', '.join(found.replaced)}"
+        yield [
+            *(row.platform, row.spark, row.delta, row.python, _libraries(row)),
+            replaced if found.problem is None else f"not run: {found.problem}",
+        ]
 
 
 def _libraries(row: Row) -> str:
@@ -81,8 +81,7 @@ def _engines(known: Mapping[str, Outcome]) -> Iterator[Part]:
         lines = []
         for row in ROWS:
             told = known[row.name].steps.get(engine, {}) if row.name in known else {}
-            if row.name in known:
-                lines.append([row.platform, *(_cell(told, step) for step in steps)])
+            lines.append([row.platform, *(_cell(told, step) for step in steps)])
         yield Part(lines, (words[engine], *(step.replace("_", "-") for step in steps)))
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 
@@ -22,18 +23,23 @@ from redcal_spark.backends.retries import retried
 from redcal_spark.backends.store import Commit, Table, written_before
 from redcal_spark.backends.target import Target
 from redcal_spark.backends.threads import ordered
-from redcal_spark.backends.views import Made, SomeColumns, WithIds
+from redcal_spark.backends.views import Made, SomeColumns, WithIds, WithLabel
 from redcal_spark.config.schema import Config
 from redcal_spark.core.arrow import empty_batch
 from redcal_spark.core.columns import Layout, plan
 from redcal_spark.core.fitted import Fitted
+from redcal_spark.core.folds import FOLDS, of_fold
 from redcal_spark.core.history import Holdout, Point, history
 from redcal_spark.core.kernel import BlockScan
 from redcal_spark.core.multiset import CompareTask
+from redcal_spark.core.patch_effects import PatchEffect, added_effects, patch_effects
+from redcal_spark.core.patches import Patch
 from redcal_spark.core.problem import Problem
 from redcal_spark.core.reading import BadRows
-from redcal_spark.core.scan import ScanResult, numbered
+from redcal_spark.core.rows import Rows
+from redcal_spark.core.scan import ScanResult, SplitResult, numbered
 from redcal_spark.core.splits import Split
+from redcal_spark.core.sums import DecisionSums, decision_sums
 from redcal_spark.errors import ConflictError, InputError, UsageError
 
 log = logging.getLogger(__name__)
@@ -134,6 +140,9 @@ class LocalBackend:
     def only(self, table: Table, names: list[str]) -> Table:
         return SomeColumns(table, names)
 
+    def labelled(self, table: Table, label: str) -> Table:
+        return WithLabel(table, label)
+
     def with_ids(self, table: Table, other: Table, id: str, inside: bool) -> Table:
         return WithIds(table, other, id, inside)
 
@@ -205,6 +214,37 @@ class LocalScan:
                     holdout=holdout if name == "holdout" else None,
                 )
         return histories
+
+    def halves(self, level: int) -> tuple[LocalScan, ...]:
+        fit = self.gathered.fit
+        assert fit.folds is not None
+        scans = [
+            [of_fold(scan, fold, level) for scan in fit.scans if scan.active.rows] for fold in FOLDS
+        ]
+        rows = [fit.folds.used(fit.folds.rows, fold, level) for fold in FOLDS]
+        return tuple(self.half(*each) for each in zip(rows, scans, strict=True))
+
+    def half(self, rows: int, scans: list[BlockScan]) -> LocalScan:
+        """So many fitting rows, of which these are active."""
+        part = SplitResult(replace(self.gathered.fit.totals, rows=rows), scans)
+        gathered = replace(self.gathered, fit=part)
+        return LocalScan(gathered, self.layout, self._threads)
+
+    def decisions_after(self, problem: Problem, log: Sequence[Patch]) -> DecisionSums:
+        rules = problem.rules(self.layout.binary)
+
+        def decided(scan: BlockScan) -> DecisionSums:
+            return decision_sums(Rows(scan.active, rules, scan.own_classified()), log)
+
+        nothing = DecisionSums.none(rules, self.layout.n_classes)
+        return sum(self._spread(decided, self.gathered.fit.scans), nothing)
+
+    def patch_effects(self, pair: Fitted) -> list[PatchEffect]:
+        def effects(scan: BlockScan) -> list[PatchEffect]:
+            return patch_effects(scan.active, pair.rules, pair.log, scan.own_classified())
+
+        blocks = self._spread(effects, self.gathered.holdout.scans)
+        return added_effects(blocks, pair.log, pair.losses)
 
     def rows_at_hand(self) -> list[BlockScan] | None:
         return self.gathered.fit.scans

@@ -313,6 +313,11 @@ class SparkBackend:
         chosen = [quoted(name) for name in names]
         return SparkTable(table.name, lambda: source.frame.select(*chosen), table.identity)
 
+    def labelled(self, table: Table, label: str) -> Table:
+        source = _frame(table)
+        known = col(quoted(label)).isNotNull()
+        return SparkTable(table.name, lambda: source.frame.where(known), table.identity)
+
     def with_ids(self, table: Table, other: Table, id: str, inside: bool) -> Table:
         source, ids = _frame(table), _frame(other).frame.select(col(quoted(id)).alias("_redcal_id"))
         how = "left_semi" if inside else "left_anti"

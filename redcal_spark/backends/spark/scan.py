@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from functools import cached_property
+from copy import copy
+from dataclasses import replace
 from math import ceil
 
 from pyspark.sql import DataFrame
 
 from redcal_spark.algorithms.engine import Engine
+from redcal_spark.backends.backend import Scan
 from redcal_spark.backends.inputs import columns_read
 from redcal_spark.backends.local.backend import LocalScan
 from redcal_spark.backends.spark.budget import budget_of
+from redcal_spark.backends.spark.cell_tasks import EffectsTask, FoldTask
 from redcal_spark.backends.spark.cells import DDL, KINDS
 from redcal_spark.backends.spark.engine import Room, SparkEngine
 from redcal_spark.backends.spark.lazy import blocks_at_driver, scans_of
@@ -23,8 +26,10 @@ from redcal_spark.backends.spark.source import Source, frame_source
 from redcal_spark.backends.spark.stored_blocks import Stored
 from redcal_spark.backends.spark.tasks import HistoryTask, ScanTask
 from redcal_spark.backends.spark.watch import Tell
+from redcal_spark.backends.spark.written import Written
 from redcal_spark.core.columns import Layout
 from redcal_spark.core.fitted import Fitted
+from redcal_spark.core.folds import FOLDS
 from redcal_spark.core.history import Holdout, Point, added, points, segments
 from redcal_spark.core.kernel import BlockScan
 from redcal_spark.core.metrics import Totals
@@ -35,10 +40,14 @@ from redcal_spark.core.packing import (
     pack_changes,
     unpack,
     unpack_changes,
+    unpack_effects,
 )
+from redcal_spark.core.patch_effects import PatchEffect, added_effects
+from redcal_spark.core.patches import Patch
 from redcal_spark.core.problem import Problem
-from redcal_spark.core.scan import ScanResult
+from redcal_spark.core.scan import ScanResult, SplitResult
 from redcal_spark.core.splits import Split
+from redcal_spark.core.sums import DecisionSums
 from redcal_spark.settings import DRIVER_BUDGET, DriverBudget
 
 log = logging.getLogger(__name__)
@@ -94,9 +103,13 @@ class SparkScan:
             )
         for data in self.written.told.statistics:
             self.gathered.merge(gathered_of(*unpack(data)))
-        self.bytes = self.written.told.bytes.total()
+        self._collected: set[str] = set()
         scratch.counters.scratch_bytes += self.bytes
         self.driver_budget = budget_of(driver_budget)
+
+    @property
+    def bytes(self) -> int:
+        return self.written.told.bytes.total()
 
     @property
     def row_bytes(self) -> int:
@@ -128,6 +141,14 @@ class SparkScan:
         totals = fit.totals if watched else None
         return SparkEngine(stored, fit.rows, room, grouped=self._grouped, totals=totals)
 
+    def patch_effects(self, pair: Fitted) -> list[PatchEffect]:
+        if self.written.told.bytes["holdout"] <= min(self.driver_budget, DRIVER_BUDGET):
+            return self._at_the_driver(("holdout",)).patch_effects(pair)
+        task = pair.rules, tuple(pair.log)
+        frame = self.written.passed(lambda cells: EffectsTask(*task, cells), ("holdout",))
+        blocks = (unpack_effects(data) for _, data in self.scratch.collected(frame))
+        return added_effects(blocks, pair.log, pair.losses)
+
     def rows_at_hand(self) -> list[BlockScan] | None:
         if not self.fits_the_driver:
             return None
@@ -146,9 +167,46 @@ class SparkScan:
                 part.scans = scans_of(blocks, self._rules, self.threads)
         return LocalScan(self.gathered, self.layout, self.threads)
 
-    @cached_property
-    def _collected(self) -> set[str]:
-        return set()
+    def halves(self, level: int) -> tuple[Scan, ...]:
+        """At the driver, if both fit there; else where the rows are, in blocks of their own."""
+        if level == 0 and self.written.told.bytes["fit"] <= self.driver_budget:
+            return self._here(self.written).halves(level)
+        halves = [self._half(fold, level) for fold in FOLDS]
+        if sum(half.bytes for half in halves) > self.driver_budget:
+            return tuple(halves)
+        return tuple(half._here(half.written) for half in halves)
+
+    def _here(self, written: Written) -> LocalScan:
+        """The fitting rows at the driver, for a while: nothing is kept of them."""
+        fit = self.gathered.fit
+        blocks = blocks_at_driver(written, "fit", None, self.threads)
+        scans = scans_of(blocks, self._rules, self.threads)
+        part = SplitResult(fit.totals, scans, fit.folds)
+        return LocalScan(replace(self.gathered, fit=part), self.layout, self.threads)
+
+    def _half(self, fold: int, level: int) -> SparkScan:
+        folds, task = self.gathered.fit.folds, (self._rules, fold, level, self._grouped)
+        assert folds is not None
+        half = copy(self)
+        half._collected = set()
+        half.written = self.scratch.write(
+            lambda sink: self.written.passed(lambda cells: FoldTask(*task, cells, sink)),
+            Statistics("sums", 0),
+        )
+        self.scratch.counters.scratch_bytes += half.bytes
+        rows = folds.used(folds.rows, fold, level)
+        part = SplitResult(replace(self.gathered.fit.totals, rows=rows))
+        half.gathered = replace(self.gathered, fit=part)
+        return half
+
+    def decisions_after(self, problem: Problem, log: Sequence[Patch]) -> DecisionSums:
+        rules = problem.rules(self.layout.binary)
+        stored = Stored(self.scratch, self.written, rules)
+        stored.pending = list(log)
+        arrays = stored.ask("decisions")
+        if not arrays:
+            return DecisionSums.none(rules, self.layout.n_classes)
+        return DecisionSums.from_arrays(arrays, disputed=int(arrays["disputed"].sum()))
 
     def again(self, problem: Problem) -> None:
         """Their totals would take a job over the rows, which is what a scan is."""

@@ -55,9 +55,9 @@ from redcal_spark.core.reading import BadRows, read
 from redcal_spark.core.roles import UNKNOWN, Roles
 from redcal_spark.core.rows import Rows
 from redcal_spark.core.scan import Scanner, ScanResult
-from redcal_spark.core.sums import gap_sums, residuals, sums
+from redcal_spark.core.sums import decision_sums, gap_sums, residuals, sums
 
-Question = Literal["events", "residuals", "gaps", "sums"]
+Question = Literal["events", "residuals", "gaps", "sums", "decisions"]
 Keep = Literal["all", "active", "frozen"] | Disagreement
 CellSource = FromRows | FromFiles | CountedCells
 PIECE = 2**25  # bytes; Spark hands over 64 MiB at once, before 4.1 up to 256 MiB
@@ -305,6 +305,9 @@ def answer(rows: Rows, question: Question, model: int = 0) -> dict[str, Array]:
         return {f"events.{i}": c for i, c in enumerate(counts)}
     if question == "residuals":
         return residuals(rows, model).to_arrays()
+    if question == "decisions":
+        decided = decision_sums(rows)
+        return decided.to_arrays() | {"disputed": np.array([decided.disputed])}
     block = rows.current()
     if question == "gaps":
         coordinates = range(*rules.coordinates.indices(block.n_classes))

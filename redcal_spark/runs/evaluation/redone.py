@@ -18,6 +18,7 @@ from redcal_spark.errors import InputError, JoinWarning, RedcalError, RunError
 from redcal_spark.model.fit import fit_scanned
 from redcal_spark.model.guard import counted, verdict
 from redcal_spark.model.pair import ReconciledPair
+from redcal_spark.model.tune import tuned
 from redcal_spark.runs.job import Job
 from redcal_spark.runs.ledger import RunRow, fingerprint
 from redcal_spark.runs.outcome import counts_of, ledger_cells
@@ -129,7 +130,7 @@ def redo(job: Job) -> Redone:
     """Fit again, and certify."""
     scan = job.scan_table(job.input, job.problem)
     try:
-        whole = fit_scanned(job.problem, scan)
+        whole = fit_scanned(tuned(job.problem, scan), scan)
         points = scan.histories(whole, None)
         rows = scan.rows_at_hand()
         rechecked = None if rows is None else list(recheck(whole, rows))
