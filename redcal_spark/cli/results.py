@@ -174,11 +174,11 @@ def _report_page(job: Job, row: RunRow) -> str | None:
 
 def refresh_report(job: Job, row: RunRow) -> None:
     """Write a run's report anew, where it is the one that is there."""
-    path = path_after_run(job.config.output)
-    if path is None or not is_of(path, row.run_id):
+    place = place_after_run(job.config)
+    if place is None or not is_of(place, row.run_id):
         return
     try:
-        write_report(Report.of(job.store, job.tables, row), path)
+        write_report(Report.of(job.store, job.tables, row), place)
     except UsageError as err:
         job.listener.note(f"the report stays as it was: {err}")
 
