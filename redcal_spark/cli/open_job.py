@@ -68,6 +68,7 @@ def work_for(table: str, engine: str | None = None) -> Backend:
 
 
 def _spark(names: Sequence[str], options: Mapping[str, str], **work: Any) -> Backend:
+    """names: tables that a session of our own must reach, with these options of object stores."""
     try:
         from redcal_spark.backends.spark.backend import SparkBackend
         from redcal_spark.backends.spark.hadoop import object_store_settings

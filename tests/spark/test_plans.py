@@ -184,7 +184,7 @@ class Steps:
         while self.patches < count:
             phi = (1 - 2 * (self.patches % 2)) * 1_000
             place = {"loss": "l0", "action": self.patches % 2, "rows": 1, "phi": (phi, -phi)}
-            absent = dict.fromkeys(("round", "a1", "a2", "coordinate", "direction"))
+            absent = dict.fromkeys(("other", "round", "a1", "a2", "coordinate", "direction"))
             given: dict[str, Any] = {"kind": "calibrate", "model": 1} | place | absent
             patch = Patch(step=self.patches, **given)
             self.region.residuals(1)

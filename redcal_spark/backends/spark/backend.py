@@ -80,11 +80,9 @@ class SparkBackend:
         options: Options | None = None,
     ):
         need_spark_4(spark)
-        self.store = SparkStore(spark, options)
-        self._options = options
+        self.store, self._options = SparkStore(spark, options), options
         self.counters = Counters()
-        self._spark = spark
-        self._scratch = scratch
+        self._spark, self._scratch = spark, scratch
         self._budget = driver_budget
         self._threads = threads
         self._read = read
