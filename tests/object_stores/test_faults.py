@@ -24,18 +24,16 @@ from tests.object_stores.proxy import SICK, Fault, proxied
 
 MOMENTS = [
     "claim",
-    "inside a calibration",
-    "write of the rows",
-    "before the ledger's last write",
-]
-MORE_MOMENTS = [
     "scan",
     "first patch",
+    "inside a calibration",
     "write of the patches",
     "write of the history",
     "write of the metrics",
     "before the rows",
+    "write of the rows",
     "after the rows",
+    "before the ledger's last write",
     "after the ledger's last write",
 ]
 FEW = pa.table({"n": [1, 2, 3]})
@@ -71,10 +69,8 @@ def expected(lake: Lake) -> list[Any]:
     return lake.redcal("log", "--set", f"output.table={lake.at('calm/rows')}", "--json").lines
 
 
-@pytest.mark.parametrize(
-    "moment",
-    [MOMENTS[1], *(pytest.param(m, marks=pytest.mark.slow) for m in MOMENTS + MORE_MOMENTS)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", MOMENTS)
 def test_killed_and_run_again(lake: Lake, expected: list[Any], moment: str) -> None:
     save(lake)
     code, _, _ = forked.call(killed.run, moment, "run", "-c", "config.yaml").ended()
