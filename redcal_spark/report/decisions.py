@@ -230,7 +230,11 @@ def _use(report: Report, loss: int, of: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _margin(report: Report, loss: int, one: int, two: int) -> float:
-    """How far the difference of two models' mean costs may be from its expectation."""
+    """How far the difference of two models' mean costs may be from its expectation.
+
+    With weights a row moves the sum by w times as much, and the sum of w^2 is at most the largest
+    weight times that of w.
+    """
     if one == two:
         return 0.0
     pair = report.pair_audit(report.shown_split, "after", loss, (min(one, two), max(one, two)))
@@ -241,7 +245,8 @@ def _margin(report: Report, loss: int, one: int, two: int) -> float:
             if a1 != a2 and rows:
                 apart = costs[a1] - costs[a2]
                 squares += rows * float(apart.max() - apart.min()) ** 2
-    spread = math.sqrt(squares * math.log(2 / (1 - LEVEL)) / 2)
+    heaviest = 1 if report.weights is None else report.weights["largest"]
+    spread = math.sqrt(heaviest * squares * math.log(2 / (1 - LEVEL)) / 2)
     return spread / report.rows(report.shown_split)
 
 
