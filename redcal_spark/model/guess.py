@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from redcal_spark.core.columns import is_text
 from redcal_spark.core.fixed_point import Floats
 from redcal_spark.errors import InputError
+from redcal_spark.settings import setting
 
 LABELS = ("label", "outcome", "target", "y", "truth", "actual", "class", "condition", "diagnosis")
 IDS = ("id", "key", "uuid", "case", "row")
@@ -140,7 +141,7 @@ def _pair(
             one, two = pairs[0]
             others = [each.name for each in same if each not in (one, two)]
             doubt = (
-                f"these look like scores, too: {', '.join(others)} (input.models)"
+                f"these look like scores, too: {', '.join(others)} ({setting('models')})"
                 if others
                 else None
             )

@@ -680,6 +680,7 @@ def test_the_record_has_every_default(load: Load) -> None:
             "metrics": "out/scores_metrics",
             "runs": "out/scores_runs",
             "report": "auto",
+            "mlflow": None,
             "checkpoint": None,
             "suffix": "_reconciled",
             "normalise": False,
