@@ -38,6 +38,8 @@ def of_a_run(work: Work, algorithm: str) -> dict[str, Any]:
     for rows in history.values():
         for row in rows:
             row["brier_sum"] = str(row["brier_sum"])
+            absent = [row.pop(name) for name in ("segment", "segment_kind", "segment_value")]
+            assert absent == [None] * 3
     told = {key: run[key] for key in ("status", "patches", "rounds")}
     return told | {"algorithm": algorithm, "history": {s: in_order(h) for s, h in history.items()}}
 

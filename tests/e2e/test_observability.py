@@ -251,7 +251,8 @@ SCHEMA = {
     "run_id": "string", "command": "string", "status": "string",
     "measured_at": "timestamp[us, tz=UTC]", "kind": "string", "name": "string", "number": "int64",
     "split": "string", "stage": "string", "model": "int32", "loss": "string", "value": "double",
-    "counted": "int64", "bytes": "int64",
+    "counted": "int64", "bytes": "int64", "segment": "string", "segment_kind": "string",
+    "segment_value": "string",
 }  # fmt: skip
 
 

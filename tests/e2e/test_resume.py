@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -310,10 +311,11 @@ def test_a_lost_claim_stops_a_run_before_it_writes(
 
     def taken_over(self: LocalBackend, *arguments: Any) -> Any:
         DeltaTable("out/rows_runs").update({"claim": "'another'"})
+        time.sleep(1.2)  # nobody takes a run over before its lease has expired
         return scan(self, *arguments)
 
     monkeypatch.setattr(LocalBackend, "scan", taken_over)
-    told = delta.redcal("run")
+    told = delta.redcal("run", "--set", "engine.lease=2")
     assert told.code == 1
     assert "lease expired: another process took it over" in told.err
     assert not Path("out/rows").exists() and not Path("out/rows_history").exists()

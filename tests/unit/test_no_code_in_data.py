@@ -75,7 +75,9 @@ def _found(node: ast.AST) -> Iterator[str]:
     "path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE))
 )
 def test_nothing_that_runs_data(path: Path) -> None:
-    assert list(findings(path.read_text(encoding="utf-8"))) == []
+    # a browser prints the report: by a list of arguments, of which none comes from data
+    allowed = ["line 7: subprocess"] if path == PACKAGE / "report" / "pdf.py" else []
+    assert list(findings(path.read_text(encoding="utf-8"))) == allowed
 
 
 @pytest.mark.parametrize(
