@@ -43,9 +43,7 @@ def labelled(
         return from_numpy(columns, [data, model_2], labels, weight)
     if is_many(data):
         return from_numpy(columns, data, model_2, weight)
-    if (
-        is_both(data) and np.ndim(model_2) == 1
-    ):  # two dimensions: scores, and the labels are missing
+    if is_both(data) and np.ndim(model_2) == 1:  # more are scores of a model, without labels
         return from_numpy(columns, parts(data, columns.n_models), model_2, weight)
     if not _is_table(data):
         raise UsageError(

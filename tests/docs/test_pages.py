@@ -95,7 +95,9 @@ def test_the_conditions_of_fail_on() -> None:
 
 
 def test_ci_runs_what_people_run() -> None:
-    assert "make lint types docs test" in (ROOT / ".ci/run").read_text(encoding="utf-8")
+    run = (ROOT / ".ci/run").read_text(encoding="utf-8").splitlines()
+    targets = {word for line in run if line.startswith("make ") for word in line.split()[1:]}
+    assert targets >= {"lint", "types", "docs", "test-oldest", "test"}
     text = (ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8")
     steps = [step for job in yaml.safe_load(text)["jobs"].values() for step in job["steps"]]
     assert ".ci/run" in [step.get("run") for step in steps]

@@ -130,7 +130,8 @@ def test_the_python_api_certifies_too(work: Work) -> None:
     }
     assert ours == told
     pair.save("model.json")
-    assert ReconciledPair.load("model.json").certificate is None
+    kept = ReconciledPair.load("model.json").certificate
+    assert kept is not None and checks(kept.to_json()) == ours
 
 
 # --- the guard ----------------------------------------------------------------------------------

@@ -274,11 +274,13 @@ def test_arrays_that_do_not_fit_together() -> None:
         "the scores of model 1: must have one or two dimensions, got 3"
     )
     assert refused(UsageError, lambda: reconciler().fit(one, one)) == (
-        "fit: labels are missing: fit(scores_1, scores_2, labels)"
+        "labels are missing: fit(scores_1, scores_2, labels), or fit([scores_1, ...], labels); "
+        "or fit(X, y), X a table or an array with the scores of all models side by side"
     )
     assert refused(UsageError, lambda: reconciler().fit(one)) == (
-        "data must be a DataFrame of pandas, polars or Spark, a pyarrow Table, or numpy arrays "
-        "(scores, scores, labels); got ndarray"
+        "data must be a DataFrame of pandas, polars or Spark, a pyarrow Table, a DuckDB relation, "
+        "another table that has __arrow_c_stream__, or numpy arrays (scores, scores, labels); got "
+        "ndarray"
     )
     assert refused(InputError, lambda: reconciler().fit(one.astype(str), one, LABELS)) == (
         "the scores of model 1: must be numbers, got an array of <U32"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 import logging
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -52,29 +52,43 @@ def test_a_terminal_shows_rows_and_passes() -> None:
     assert "reconciling, residuals 50% of 840 MB" in shown.getvalue()
 
 
-def lines_of(caplog: Any) -> list[str]:
-    return [record.message for record in caplog.records]
+class Lines(logging.Handler):
+    """Each message once, whatever else listens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.messages.append(record.getMessage())
+
+
+@pytest.fixture
+def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    log, heard = logging.getLogger("redcal_spark"), Lines()
+    monkeypatch.setattr(log, "level", logging.INFO)
+    log.addHandler(heard)
+    yield heard.messages
+    log.removeHandler(heard)
 
 
 def test_without_a_terminal_a_line_now_and_then(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, lines: list[str]
 ) -> None:
     clock = [0.0]
     monkeypatch.setattr("redcal_spark.cli.terminal.time.monotonic", lambda: clock[0])
     told = Terminal(screen=Screen())
     assert not told.live
-    with caplog.at_level(logging.INFO, logger="redcal_spark"):
-        logging.getLogger("redcal_spark").propagate = True
-        told.phase("scan", 10_000)
-        for second in range(1, 66):
-            clock[0] = float(second)
-            told.advance(100 if second % 2 else 0)  # even when nothing is known to be done
-        told.done()
-        told.phase("fit")
-        for second in range(66, 99):
-            clock[0] = float(second)
-            told.passing("events", second * 1_000_000, 200_000_000)
-    assert lines_of(caplog) == [
+    told.phase("scan", 10_000)
+    for second in range(1, 66):
+        clock[0] = float(second)
+        told.advance(100 if second % 2 else 0)  # even when nothing is known to be done
+    told.done()
+    told.phase("fit")
+    for second in range(66, 99):
+        clock[0] = float(second)
+        told.passing("events", second * 1_000_000, 200_000_000)
+    assert lines == [
         "scanning 10,000 rows",
         "scanning: 1,500 of 10,000 rows, 30 s so far",
         "scanning: 3,000 of 10,000 rows, 60 s so far",
