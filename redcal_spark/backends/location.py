@@ -181,9 +181,21 @@ class Location:
             file.write(data)
 
     def remove(self) -> None:
-        """Remove all objects that begin with this folder."""
+        """Remove all objects that begin with this folder.
+
+        All at once, if the server does that; some refuse a folder's own object before the others.
+        """
         with contextlib.suppress(FileNotFoundError):
-            self.file_system.delete_dir(self.path)
+            try:
+                self.file_system.delete_dir(self.path)
+            except FileNotFoundError:
+                raise
+            except OSError:
+                inside = pa.fs.FileSelector(self.path, allow_not_found=True, recursive=True)
+                for info in self.file_system.get_file_info(inside):
+                    if info.is_file:
+                        self.file_system.delete_file(info.path)
+                self.file_system.delete_dir(self.path)
 
 
 def told(err: BaseException) -> str:

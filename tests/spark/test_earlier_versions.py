@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from redcal_spark.cli import main
-from tests.compat.test_earlier_versions import CONFIG, HERE
+from tests.compat.test_earlier_versions import CONFIG, HERE, log_today
 
 
 def test_the_next_run_goes_into_the_same_tables(
@@ -29,5 +29,5 @@ def test_the_next_run_goes_into_the_same_tables(
     old, new = map(json.loads, capsys.readouterr().out.splitlines())
     assert main(["log", "-c", "now.yaml", "--json", "--run", new["run_id"]]) == 0
     log = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert log == json.loads(Path("model.json").read_text(encoding="utf-8"))["log"]
+    assert log == log_today(Path())
     assert old["run_id"] != new["run_id"]

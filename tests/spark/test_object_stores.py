@@ -85,7 +85,7 @@ def test_a_run(lake: Lake, budget: Any) -> None:
     assert told.code == 0, told.err
     first = told.json
     assert "tasks read its files themselves" in told.err
-    assert lake.names("scratch/") == []
+    assert lake.names("scratch/") == [], told.err
     assert first["report"] == lake.at("out/rows_report.html") and lake.names("out/rows_report")
     assert lake.ran()["run_id"] == first["run_id"]
     assert lake.ran("run", "--engine", "local")["run_id"] == first["run_id"]
@@ -184,7 +184,7 @@ def test_killed_and_run_again(lake: Lake, moment: str) -> None:
     code, _, err = process.ended()
     assert code == -signal.SIGKILL, err
     assert lake.redcal("run", "--json").code == 0
-    assert lake.names("scratch/") == []
+    assert lake.names("scratch/") == [], told.err
     assert lake.redcal("evaluate", "--engine", "local").code == 0
     assert log_of(lake) == on_disk(lake)
     assert lake.rows("out/rows_turns").num_rows == 0
