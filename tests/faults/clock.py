@@ -13,11 +13,12 @@ from pathlib import Path
 
 from redcal_spark.backends.spark import scratch
 from redcal_spark.cli import log_lines, main
-from redcal_spark.runs import claim, ledger, prune, tables
+from redcal_spark.model import evidence
+from redcal_spark.runs import claim, ledger, monitor, prune, tables
 from tests.e2e import killed
 
 FILE = "REDCAL_TEST_CLOCK"
-ASKING = (claim, tables, ledger, log_lines, prune, scratch)
+ASKING = (claim, tables, ledger, log_lines, prune, scratch, evidence, monitor)
 
 
 class Clock(datetime):
