@@ -93,7 +93,8 @@ def test_two_at_once(lake: Lake, expected: list[Any]) -> None:
         assert [run["status"] for run in lake.runs()] == ["converged"]
         wrote = DeltaRsStore(lake.store.options).history(lake.at("out/rows")) or []
         assert len(wrote) == len({entry["userMetadata"] for entry in wrote}) == written
-    assert sound(lake) == expected
+        if commands is same:  # later there are rows of runs that this ledger does not know
+            assert sound(lake) == expected
 
 
 def append(options: dict[str, str], name: str, process: int, times: int) -> int:
