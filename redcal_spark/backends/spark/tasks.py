@@ -7,22 +7,12 @@ Every task gives back rows of SCHEMA: blocks of packed rows and one row of stati
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-try:
-    import numpy as np
-    import pyarrow as pa
-except ImportError as err:
-    from redcal_spark.errors import UsageError
-
-    raise UsageError(  # in a worker, whose Python is not ours
-        f"the Python of Spark's workers, {sys.executable}, cannot be used ({err}): they need numpy "
-        "and pyarrow. Install both there, or name a Python that has them with PYSPARK_PYTHON "
-        "before Spark starts"
-    ) from None
+import numpy as np
+import pyarrow as pa
 
 from redcal_spark.backends.spark.cells import (
     AS_ROWS,
