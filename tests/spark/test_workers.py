@@ -118,7 +118,6 @@ def test_a_worker_that_dies(
 
 
 @pytest.mark.skipif(backends.name() != "classic", reason="the server's Python is the server's")
-@pytest.mark.slow
 def test_a_python_without_numpy(spark: Any, fitted: Lake, tmp_path: Path) -> None:
     python = str(backends.environment(tmp_path / "bare", ()))
     context = spark.sparkContext

@@ -30,7 +30,7 @@ from redcal_spark.backends.names import quoted
 from redcal_spark.backends.object_stores import Options
 from redcal_spark.backends.processes import start_of
 from redcal_spark.backends.spark.cells import DDL, KINDS, SeenTask, SinkOf
-from redcal_spark.backends.spark.errors import over_scratch
+from redcal_spark.backends.spark.errors import over_scratch, workers_in_words
 from redcal_spark.backends.spark.ship import ship_package
 from redcal_spark.backends.spark.statistics import Kind, MergeTask
 from redcal_spark.backends.spark.watch import Tell, Watch
@@ -260,7 +260,8 @@ def shared(spark: SparkSession, place: str, name: str) -> bool:
         (folder / "driver").write_text(name)
         ship_package(spark)
         ask = SeenTask(str(folder), name)
-        answer = spark.range(0, 1, 1, 1).mapInArrow(ask, DDL).toArrow()["data"][0].as_py()
+        with workers_in_words():
+            answer = spark.range(0, 1, 1, 1).mapInArrow(ask, DDL).toArrow()["data"][0].as_py()
         return bool(answer) and (folder / "worker").read_text() == name
     except OSError:
         return False
