@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from redcal_spark import ReconciledPair, Reconciler
+from redcal_spark.core import serving
 from redcal_spark.core.blocks import Block
 from redcal_spark.core.fixed_point import ONE, from_grid
 from redcal_spark.core.rows import replay
@@ -53,6 +54,14 @@ def test_random_problems(seed: int) -> None:
     for i in range(min(5, len(f1))):
         one = pair.apply(scores[0][i], scores[1][i])
         assert [np.asarray(x).tolist() for x in one] == [x[i].tolist() for x in expected]
+
+
+@pytest.mark.parametrize("seed", seeds(range(300, 500), 40))
+def test_leaps(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many calibrations at once, however short the round."""
+    monkeypatch.setattr(serving, "LONG", 1)
+    monkeypatch.setattr(serving, "FEW", 10_000)
+    test_random_problems(seed)
 
 
 @pytest.mark.parametrize("algorithm", ["redcal", "dc_then_redcal", "reconcile"])
