@@ -1,7 +1,7 @@
 """Checks what a release hands out: python .ci/release.py. Exits with 1 and says what is wrong.
 
-Version, changelog and fixtures agree; the source archive builds the wheel; each of the two, installed
-by pip in a clean environment, runs the demo, the README's Python and its five commands.
+Version, changelog and fixtures agree; the source archive builds the wheel; each of the two,
+installed by pip in a clean environment, runs the demo, the README's Python and its five commands.
 """
 
 from __future__ import annotations
