@@ -11,7 +11,7 @@ caller takes the long way.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from typing import Any
@@ -27,8 +27,8 @@ from redcal_spark.core.patches import Patch
 
 ROWS = 8_192  # more are quicker in blocks
 LONG, FEW = 24, 256  # calibrations of a round and rows: others are quicker patch by patch
-KEPT = 256  # leaps of a round that are kept, at most
-LARGE = 2**18  # numbers that a leap looks at, at most
+KEPT, LARGE = 512, 2**14  # leaps that are kept, and the numbers that one has, at most
+MANY = 2**18  # numbers that a leap looks at, at most
 NOTHING, WHOLE = np.array(0.0), np.array(float(ONE))
 
 Served = tuple[Floats, npt.NDArray[np.bool_]]  # grid values, and which rows were touched
@@ -59,7 +59,7 @@ class _Round:
     climb: float
     fall: float
     later: tuple[int, ...]
-    leaps: dict[tuple[int, tuple[int, ...]], Leap | None] = field(default_factory=dict)
+    place: int  # which one it is of all
 
     @cached_property
     def losses(self) -> tuple[int, ...]:
@@ -67,19 +67,14 @@ class _Round:
 
     def leap(self, start: int, actions: tuple[int, ...], costs: Sequence[Floats]) -> Leap | None:
         """The calibrations from a place on that act on rows of these actions, one for each loss."""
-        key = start, actions
-        if key not in self.leaps:
-            if len(self.leaps) >= KEPT:
-                self.leaps.clear()
-            own = dict(zip(self.losses, actions, strict=True))
-            phis = {
-                place: patch.phi
-                for place, patch in enumerate(self.calibrations)
-                if place >= start and patch.action == own[patch.loss]
-            }
-            chosen = [(costs[loss], action) for loss, action in own.items()]
-            self.leaps[key] = Leap.of(phis, chosen) if phis else None
-        return self.leaps[key]
+        own = dict(zip(self.losses, actions, strict=True))
+        phis = {
+            place: patch.phi
+            for place, patch in enumerate(self.calibrations)
+            if place >= start and patch.action == own[patch.loss]
+        }
+        chosen = [(costs[loss], action) for loss, action in own.items()]
+        return Leap.of(phis, chosen) if phis else None
 
 
 class _MayRound(Exception):
@@ -103,6 +98,7 @@ class Serving:
         self._scores = [patch for patch in log if patch.kind == "score"]
         self._rounds = self._compiled(log) if not self._scores else ()
         self._asked = [self._asked_of(i, self._rounds) for i in range(rules.models)]
+        self._leaps: dict[tuple[int, int, tuple[int, ...]], Leap | None] = {}
 
     def _compiled(self, log: Sequence[Patch]) -> tuple[_Round, ...]:
         losses = self.rules.losses
@@ -130,6 +126,7 @@ class Serving:
                 climb=float(np.maximum(pushes, 0).sum(axis=0).max()),
                 fall=float(np.minimum(pushes, 0).sum(axis=0).min()),
                 later=self._asked_of(i, rounds),
+                place=len(rounds),
             )
             rounds.insert(0, made)
         return tuple(rounds)
@@ -205,7 +202,9 @@ class Serving:
 
     def _calibrate(self, rows: Floats, round: _Round, touched: Any) -> None:
         """Patch the rows of an event, or all: `touched` then gets those that a patch acts on."""
-        if len(round.calibrations) < LONG or len(rows) > FEW:
+        patches = len(round.calibrations)
+        height = 3 * patches + self.rules.losses.n_cells
+        if patches < LONG or len(rows) > FEW or height * len(self._ones) > LARGE:
             self._patch(rows, round, touched)
             return
         left = self._leap(rows, round, touched)
@@ -228,12 +227,12 @@ class Serving:
         while todo and leaps > 0:
             start, index = todo.pop()
             for actions, group in self._by_actions(new.take(index, axis=0), round.losses).items():
-                some, leap = index[group], round.leap(start, actions, self._costs)
+                some, leap = index[group], self._known_leap(round, start, actions)
                 if leap is None:
                     unfinished[some] = False
                     continue
                 own = new.take(some, axis=0)
-                if leaps <= 0 or leap.size(len(some)) > LARGE:
+                if leaps <= 0 or leap.size(len(some)) > MANY:
                     continue
                 if self._may_exceed(self._bound(own) + leap.rise):
                     continue
@@ -248,6 +247,17 @@ class Serving:
         new[left] = rows[left]
         rows[:] = new
         return left
+
+    def _known_leap(self, round: _Round, start: int, actions: tuple[int, ...]) -> Leap | None:
+        """Leaps are made once, and kept; threads may ask at the same time."""
+        key = round.place, start, actions
+        try:
+            return self._leaps[key]
+        except KeyError:
+            if len(self._leaps) >= KEPT:
+                self._leaps.clear()
+            made = self._leaps[key] = round.leap(start, actions, self._costs)
+            return made
 
     def _by_actions(self, rows: Floats, losses: Sequence[int]) -> dict[tuple[int, ...], list[int]]:
         chosen = [rows.dot(self._costs[loss]).argmin(axis=1).tolist() for loss in losses]

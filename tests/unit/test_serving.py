@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,25 @@ def test_leaps(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "LONG", 1)
     monkeypatch.setattr(serving, "FEW", 10_000)
     test_random_problems(seed)
+
+
+def test_threads_share_leaps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While hardly any is kept."""
+    monkeypatch.setattr(serving, "LONG", 1)
+    monkeypatch.setattr(serving, "KEPT", 1)
+    rng = np.random.default_rng(4)
+    y = rng.integers(0, 3, 1_000)
+    scores = rng.random((2, 1_000, 3)) + 0.5 * np.eye(3)[y]
+    one, two = scores / scores.sum(axis=2, keepdims=True)
+    made = Reconciler(losses={"a": rng.normal(size=(4, 3))}, alpha=0.01, eta=0.01, threads=1)
+    pair = made.fit(one, two, y)
+    expected = by_blocks(pair, [one, two])
+    parts = [slice(start, start + 20) for start in range(0, 1_000, 20)]
+    with ThreadPoolExecutor(4) as pool:
+        for part, new in zip(
+            parts * 3, pool.map(lambda p: pair.apply(one[p], two[p]), parts * 3), strict=True
+        ):
+            same(new, [own[part] for own in expected])
 
 
 @pytest.mark.parametrize("algorithm", ["redcal", "dc_then_redcal", "reconcile"])
