@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from redcal_spark import ReconciledPair, Reconciler
-from tests import problems
+from tests import problems, real_data
 from tests.helpers import Array, arrays, quietly, reconciler, scores_of
 
 PATCHES = 100
@@ -23,6 +23,17 @@ def column(values: Array) -> pa.Array:
 
 
 LARGER = ("dermamnist", "mnist_pycalib", "imagenet_10")  # real sets that take longer
+
+
+def real_case(name: str) -> tuple[ReconciledPair, pa.Table]:
+    """A real set with up to 100 patches; 500 rows have few events of 1 %."""
+    rows = real_data.load(name)
+    eta = 0.01 if len(rows.y) > 1_000 else 0.002
+    with quietly():
+        problem = rows.problem("redcal", max_steps=PATCHES, eta=eta)
+        pair = reconciler(problem).fit(rows.f1, rows.f2, rows.y)
+    assert len(pair.log) > 3
+    return pair, pa.table({"model_1": column(rows.f1), "model_2": column(rows.f2)})
 
 
 def random_case(seed: int) -> tuple[ReconciledPair, pa.Table]:

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from redcal_spark import ReconciledPair
-from tests import real_data, sql_cases
-from tests.helpers import quietly, reconciler, seeds
+from tests import sql_cases
+from tests.helpers import seeds
 
 
 def queried(spark: Any, pair: ReconciledPair, rows: pa.Table) -> pa.Table:
@@ -38,10 +38,5 @@ def test_the_largest_model(spark: Any, columns: bool) -> None:
     "name", ["nfl_elo", *(pytest.param(x, marks=pytest.mark.slow) for x in sql_cases.LARGER)]
 )
 def test_real_sets(spark: Any, name: str) -> None:
-    rows = real_data.load(name)
-    with quietly():
-        problem = rows.problem("redcal", max_steps=100)
-        pair = reconciler(problem).fit(rows.f1, rows.f2, rows.y)
-    columns = {"model_1": rows.f1, "model_2": rows.f2}
-    table = pa.table({key: sql_cases.column(values) for key, values in columns.items()})
-    sql_cases.same(queried(spark, pair, table), pair, table)
+    pair, rows = sql_cases.real_case(name)
+    sql_cases.same(queried(spark, pair, rows), pair, rows)

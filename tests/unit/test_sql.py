@@ -13,8 +13,8 @@ from deltalake import DeltaTable
 
 from redcal_spark import ReconciledPair, Reconciler, cli
 from redcal_spark.errors import UsageError
-from tests import real_data, sql_cases
-from tests.helpers import quietly, refused, seeds
+from tests import sql_cases
+from tests.helpers import refused, seeds
 
 
 def queried(
@@ -69,17 +69,8 @@ def test_the_largest_model(columns: bool) -> None:
     "name", ["nfl_elo", *(pytest.param(x, marks=pytest.mark.slow) for x in sql_cases.LARGER)]
 )
 def test_real_sets(name: str) -> None:
-    rows = real_data.load(name)
-    with quietly():
-        problem = rows.problem("redcal", max_steps=100)
-        pair = Reconciler(
-            losses=problem.losses, alpha=problem.alpha, eta=problem.eta, max_steps=100
-        )
-        fitted = pair.fit(rows.f1, rows.f2, rows.y)
-    assert len(fitted.log) > 3
-    columns = {"model_1": rows.f1, "model_2": rows.f2}
-    table = pa.table({key: sql_cases.column(values) for key, values in columns.items()})
-    sql_cases.same(queried(fitted, table), fitted, table)
+    pair, rows = sql_cases.real_case(name)
+    sql_cases.same(queried(pair, rows), pair, rows)
 
 
 def lend(**options: Any) -> ReconciledPair:
