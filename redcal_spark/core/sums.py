@@ -220,9 +220,10 @@ def decision_sums(rows: Rows, log: Iterable[Patch] = ()) -> DecisionSums:
         rows.apply(patch)
     rows.settle()
     d, losses = rows.f[0].shape[1], rows.rules.losses
-    labels = tuple(cell_label_sums(actions, rows.y, d, losses) for actions in rows.actions)
-    disputed = int(np.count_nonzero((rows.events != losses.no_event).any(axis=(0, 1))))
-    return DecisionSums(labels, disputed)
+    labels = tuple(cell_label_sums(actions, rows.y, d, losses, rows.w) for actions in rows.actions)
+    hit = (rows.events != losses.no_event).any(axis=(0, 1))
+    disputed = np.count_nonzero(hit) if rows.w is None else rows.w.sum(where=hit)
+    return DecisionSums(labels, int(disputed))
 
 
 @dataclass(frozen=True, eq=False)
