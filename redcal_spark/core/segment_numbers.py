@@ -136,7 +136,7 @@ class SegmentTracker:
         """Of some rows as they stand now; of all that one model has of its own, this model's."""
         block, losses, own = rows.current(index), rows.rules.losses, model - 1
         now = [a.take(index, axis=1) for a in rows.actions]
-        none: list[Number] = [None] * len(losses) * len(now)
+        none: list[Number] = [None for _ in range(len(losses) * len(now))]
         moved, totals, squares = none.copy(), none.copy(), none.copy()
         first = self._first[own].take(index, axis=1)
         for place, loss in enumerate(losses.losses):
