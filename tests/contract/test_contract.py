@@ -50,7 +50,7 @@ def test_every_engine_agrees(backend: Backend, case: Case) -> None:
 
 
 def more_models() -> Iterator[Any]:
-    quick = cases.MORE_MODELS if backends.name() == "classic" else cases.MORE_MODELS[1:2]
+    quick = cases.MORE_MODELS if backends.whole() else cases.MORE_MODELS[1:2]
     later = [case for case in cases.ALL_MORE_MODELS if case not in quick]
     for case in quick:
         yield pytest.param(case, id=str(case))

@@ -119,12 +119,13 @@ def _tested(row: Row, python: Path, kind: str, marks: str, only: str = "") -> di
 
 
 def _steps(report: Any) -> dict[str, str]:
-    """Step by step; the cases of the contract together."""
+    """Step by step; the cases of the contract together; `one_then_other` is two steps."""
     found: dict[str, list[str]] = {}
     for case in report.iter("testcase"):
         ours = "versions" in case.get("classname", "")
-        step = case.get("name").partition("[")[0].removeprefix("test_") if ours else "contract"
-        found.setdefault(step, []).append(_of_case(case))
+        name = case.get("name").partition("[")[0].removeprefix("test_") if ours else "contract"
+        for step in name.split("_then_"):
+            found.setdefault(step, []).append(_of_case(case))
     return {step: _together(told) for step, told in found.items()}
 
 
