@@ -213,7 +213,7 @@ def test_python_gets_small_batches_while_our_jobs_run(
 
     def largest() -> int:
         rows = spark.range(0, 400, 1, 1).selectExpr("array_repeat(id, 3200) as scores")
-        return max(rows.mapInArrow(sizes, "n bigint").toArrow()["n"].to_pylist())
+        return int(max(rows.mapInArrow(sizes, "n bigint").toArrow()["n"].to_pylist()))
 
     monkeypatch.setattr(arrow_batches, "MOST", 1 << 20)
     spark.conf.set(arrow_batches.BYTES, "256m")
