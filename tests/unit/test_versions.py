@@ -76,7 +76,9 @@ MAKE = (ROOT / "Makefile").read_text("utf-8")
 
 def test_an_outcome_is_good_only_if_all_of_it_is() -> None:
     passed = Outcome("x", {"classic": dict.fromkeys(STEPS, "ok")})
-    assert passed.good_for("x") and not passed.good_for("y") and passed.told == "all passed"
+    assert passed.good and passed.told == "all passed"
+    assert passed.good_for("x", ["classic"]) and not passed.good_for("y", ["classic"])
+    assert not passed.good_for("x", ["classic", "connect"])
     for other in (
         Outcome("x"),
         Outcome("x", passed.steps, replaced=["numpy 2.1.3, now 2.4.0"]),
