@@ -78,14 +78,11 @@ def take(
 
 
 def _put_down(ledger: Ledger, row: RunRow, put: Callable[[RunRow], bool]) -> bool:
-    """Write a claim. If a signal comes meanwhile it may be there, and nobody else would end it."""
+    """Write a claim. If a signal comes meanwhile it may be there."""
     try:
         return put(row)
     except KeyboardInterrupt as err:
-        _at_work.discard(str(row.claim))
-        ended = row.ended("failed", error=in_words(err), previous_claim=row.claim)
-        with suppress(Exception):  # Spark may have ended, too; the row then is that of a dead run
-            ledger.replace(ended)
+        Claim(ledger, row, timedelta()).interrupted(err)
         raise
 
 
@@ -175,6 +172,11 @@ class Claim:
         row = self._put(lambda row: row.ended(status, **changes))
         _at_work.discard(str(row.claim))
         return row
+
+    def interrupted(self, err: KeyboardInterrupt) -> None:
+        """A signal came before the work began: nobody else would say so."""
+        with suppress(Exception):  # Spark may have ended, too; the row then is that of a dead run
+            self.end("failed", error=in_words(err))
 
     def write_to(self, ledger: Ledger) -> None:
         """The same ledger by another way."""
