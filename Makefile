@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-server test-fast test-all test-versions test-oldest test-faults lint types docs docs-serve pages results fuzz bench bench-scale format lock licences audit-deps clean
+.PHONY: help demo test test-server test-fast test-all test-versions test-oldest test-faults lint types docs docs-serve pages results fuzz bench bench-scale format lock licences audit-deps release-check clean
 
 # The first of these that is Python 3.11 or later and can make a venv; or say `make PYTHON=...`.
 CANDIDATES := python3.11 python3
@@ -113,6 +113,9 @@ licences: $(READY) ## list the licences of all that is locked
 
 audit-deps: $(READY) ## look for known vulnerabilities in all that is locked
 	.venv/bin/python .ci/audit_deps.py
+
+release-check: $(READY) ## build wheel and source archive, and try both in clean environments
+	.venv/bin/python .ci/release.py
 
 clean: ## remove .venv, caches and build leftovers
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

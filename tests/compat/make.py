@@ -29,7 +29,7 @@ input:
   classes: [mild, grave, rare]
   model_1: a
   model_2: b
-  split: {column: fold, fit: train, judge: test}
+  split: {column: fold, fit: train, holdout: test}
 losses:
   triage: {actions: [home, ward], costs: [[0, 2, 3], [1, 0, 0.5]]}
 reconcile: {algorithm: dc_then_redcal, alpha: 0.01, eta: 0.05}
