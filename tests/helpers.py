@@ -281,3 +281,11 @@ def check_brier(
         if rules.binary:
             assert (f.sum(axis=1) == ONE).all()
     return tuple(rows.f)
+
+
+def some_quick(values: Iterable[Any], every: int) -> list[Any]:
+    """Parameters of a test, of which one in so many is in every build and the others are slow."""
+    return [
+        pytest.param(value, marks=pytest.mark.slow if number % every else ())
+        for number, value in enumerate(values)
+    ]

@@ -30,11 +30,16 @@ else:  # a process of its own, and slower
     CHOSEN = list({case.budget: case for case in some}.values())
     LATER = [case for case in some if case not in CHOSEN]
     EDGES, ON_SPARK = ["half_up_and_half_down", "masses_tie_at_eta"], {"masses_tie_at_eta"}
+QUICK_ON_SPARK = [*CHOSEN[:11], MANY] if backends.whole() else CHOSEN
 
 
 def every_case() -> Iterator[Any]:
+    """On Spark a case takes seconds: of the cover the first ones, which show most of the pairs."""
     for case in [*CHOSEN, *LATER]:
-        yield pytest.param(case, id=str(case), marks=pytest.mark.slow if case in LATER else ())
+        slow = [pytest.mark.slow] if case in LATER else []
+        yield pytest.param(Local, case, id=f"local-{case}", marks=slow)
+        rare = [] if case in QUICK_ON_SPARK else [pytest.mark.slow]
+        yield pytest.param(Spark, case, id=f"spark-{case}", marks=[pytest.mark.spark, *rare])
 
 
 def every_edge() -> Iterator[Any]:
@@ -44,21 +49,21 @@ def every_edge() -> Iterator[Any]:
         yield pytest.param(Spark, name, id=f"spark-{name}", marks=marks)
 
 
-@pytest.mark.parametrize("case", list(every_case()))
+@pytest.mark.parametrize(("backend", "case"), list(every_case()), indirect=["backend"])
 def test_every_engine_agrees(backend: Backend, case: Case) -> None:
     run(backend, case)
 
 
 def more_models() -> Iterator[Any]:
-    quick = cases.MORE_MODELS if backends.name() == "classic" else cases.MORE_MODELS[1:2]
-    later = [case for case in cases.ALL_MORE_MODELS if case not in quick]
-    for case in quick:
-        yield pytest.param(case, id=str(case))
-    for case in later if backends.name() == "classic" else ():
-        yield pytest.param(case, id=str(case), marks=pytest.mark.slow)
+    every = [*cases.MORE_MODELS, *cases.ALL_MORE_MODELS]
+    for case in dict.fromkeys(every if backends.name() == "classic" else cases.MORE_MODELS[1:2]):
+        local = [] if case in cases.MORE_MODELS else [pytest.mark.slow]
+        yield pytest.param(Local, case, id=f"local-{case}", marks=local)
+        rare = [] if case in cases.MORE_MODELS[1::2] else [pytest.mark.slow]
+        yield pytest.param(Spark, case, id=f"spark-{case}", marks=[pytest.mark.spark, *rare])
 
 
-@pytest.mark.parametrize("case", list(more_models()))
+@pytest.mark.parametrize(("backend", "case"), list(more_models()), indirect=["backend"])
 def test_every_engine_agrees_on_more_models(backend: Backend, case: Case) -> None:
     run(backend, case)
 

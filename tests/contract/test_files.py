@@ -16,7 +16,7 @@ from tests.contract.test_contract import run
 
 FEW = cases.cover([case for case in cases.ALL if case.partitions < 64])
 KINDS = ("parquet",) if backends.name() == "cluster" else ("parquet", "delta")  # it has no Delta
-QUICK = 4 if backends.whole() else 1  # of each kind of table; more of them are slow
+QUICK = 2 if backends.whole() else 1  # of each kind of table; more of them are slow
 
 
 def chosen() -> Iterator[Any]:

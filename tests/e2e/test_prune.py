@@ -318,6 +318,7 @@ def test_small_files_are_put_together(three: tuple[Work, list[str]]) -> None:
     assert work.redcal("run").out.startswith("nothing to do")
 
 
+@pytest.mark.slow
 def test_a_run_of_many_writes_leaves_few_files(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patch_writer, "EVERY", 0)
     monkeypatch.setattr(patch_writer, "SHARE", 0)

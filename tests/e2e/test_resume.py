@@ -145,7 +145,7 @@ def test_killed_and_run_again(
     ("mode", "moment"),
     [
         ("merge", "write of the rows"),
-        ("append", "after the rows"),
+        pytest.param("append", "after the rows", marks=pytest.mark.slow),
         pytest.param("merge", "before the rows", marks=pytest.mark.slow),
         pytest.param("merge", "after the rows", marks=pytest.mark.slow),
         pytest.param("append", "before the rows", marks=pytest.mark.slow),
@@ -177,6 +177,7 @@ def test_killed_while_rows_join_others(delta: Work, mode: str, moment: str) -> N
     assert delta.ran()["unchanged"]
 
 
+@pytest.mark.slow
 def test_a_run_that_died_after_its_last_write_is_done(delta: Work) -> None:
     Path("config.yaml").write_text(yaml.safe_dump(delta.tree, sort_keys=False), "utf-8")
     killed("after the ledger's last write", "run", "-c", "config.yaml")
@@ -321,6 +322,7 @@ def test_a_lost_claim_stops_a_run_before_it_writes(
     assert not Path("out/rows").exists() and not Path("out/rows_history").exists()
 
 
+@pytest.mark.slow
 def test_calibrations_that_ended_on_zero_are_remembered(
     delta: Work, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

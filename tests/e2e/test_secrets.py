@@ -78,7 +78,9 @@ def commits(table: str) -> list[str]:
 LOUD = ("--verbose", "--log-format", "json")
 
 
-@pytest.mark.parametrize("how", [(), LOUD], ids=["text", "json"])
+@pytest.mark.parametrize(
+    "how", [(), pytest.param(LOUD, marks=pytest.mark.slow)], ids=["text", "json"]
+)
 def test_no_command_prints_or_writes_a_value(secret: Work, how: tuple[str, ...]) -> None:
     def does(command: str, *more: str, code: int = 0) -> Told:
         told = shows_nothing(secret.redcal(command, *how, *more))

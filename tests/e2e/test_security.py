@@ -20,6 +20,7 @@ import yaml
 
 from tests.bad_inputs.sessions import tree
 from tests.e2e.work import LOSSES, Work, scores, write
+from tests.helpers import some_quick
 
 # Signs that mean something to SQL, shells, paths, terminals and people.
 SIGNS = [
@@ -90,7 +91,7 @@ def plain_log(work: Work) -> list[Any]:
 
 
 @pytest.mark.parametrize("signs", GROUPS)
-@pytest.mark.parametrize("file", ["scores.parquet", "scores.csv"])
+@pytest.mark.parametrize("file", some_quick(["scores.parquet", "scores.csv"], 2))
 def test_columns_of_any_name(file: str, signs: list[str], work: Work, plain_log: list[Any]) -> None:
     kinds = ("case", "outcome", "a", "b", "note")
     names = {name: f"{sign} {name}" for name, sign in zip(kinds, signs, strict=True)}
@@ -156,7 +157,7 @@ def test_losses_actions_and_classes_of_any_name(
     assert set(work.table()[f"{signs[4]} triage_1_after"].to_pylist()) <= set(actions)
 
 
-@pytest.mark.parametrize("sign", [sign for sign in SIGNS if sign != "../../up"])
+@pytest.mark.parametrize("sign", some_quick((s for s in SIGNS if s != "../../up"), 3))
 def test_tables_of_any_name(sign: str, work: Work) -> None:
     """Each works, in the folder that it names, or is refused before anything is made."""
     write(scores(60))

@@ -28,7 +28,7 @@ MOMENTS = (
     "after the rows, before the metrics",
     "before the ledger's last write",
 )
-IN_CI = ("inside a calibration", "write of the rows", "before the ledger's last write")
+IN_CI = ("write of the rows", "before the ledger's last write")
 COMMAND = ("run", "-c", "config.yaml")
 
 
@@ -106,6 +106,7 @@ def test_a_first_run_on_a_full_disk(work: Work, disk: Callable[[str], Disk]) -> 
     assert len(rows(small.path)) == 600
 
 
+@pytest.mark.slow
 def test_the_same_process_may_try_again(
     target: tuple[Work, Disk], monkeypatch: pytest.MonkeyPatch
 ) -> None:

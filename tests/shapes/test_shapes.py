@@ -23,37 +23,25 @@ from tests.shapes.page import PAGE, text
 from tests.shapes.shape import NOT_TRIED, OK, Shape
 from tests.shapes.shapes import SHAPES
 
-# Every kind of trouble once, where it is one; all shapes on both engines are in the slow tests.
+# The worst kinds of trouble; `fresh` has many at once. All shapes on both engines are slow tests.
 QUICK = {
     "local": {
         "clustered",
         "deletion_vectors",
-        "empty",
         "fresh",
-        "mapping_dots",
         "mapping_id",
-        "mapping_partitioned",
         "mapping_readded",
         "nested_odd_names",
         "nested_renamed",
         "partitioned_odd",
-        "shallow_clone",
-        "type_widening",
-        "v2_checkpoint",
-        "varchar",
         "variant",
     },
     "spark": {
-        "collation",
         "deletion_vectors",
         "fresh",
         "mapping_spaces",
         "nested_odd_names",
-        "partitioned_odd",
-        "shallow_clone",
-        "timestamp_ntz",
         "type_widening",
-        "v2_checkpoint",
         "variant",
     },
 }

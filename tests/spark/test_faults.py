@@ -17,11 +17,11 @@ MANIFEST = 1  # of what a scan's task gives: groups, then its file, which is clo
 @pytest.mark.parametrize(
     ("task", "number", "fault", "at", "budget"),
     [
-        ("ScanTask", 0, "raise", 0, 0),
+        pytest.param("ScanTask", 0, "raise", 0, 0, marks=pytest.mark.slow),
         ("ScanTask", 0, "kill worker", MANIFEST, 2**28),
         ("KeepTask", 1, "kill worker", 0, 0),
         ("AskTask", 2, "raise", 0, 0),
-        ("AskTask", 2, "kill worker", 0, 0),
+        pytest.param("AskTask", 2, "kill worker", 0, 0, marks=pytest.mark.slow),
     ],
 )
 def test_a_task_that_fails_once(

@@ -8,13 +8,13 @@ import pytest
 
 from tests.contract.cases import of_problem, same_rows, table
 from tests.contract.engines import Spark, check
-from tests.helpers import quietly, reconciler
+from tests.helpers import quietly, reconciler, some_quick
 from tests.real_data import load
 
 SETS = {"nfl_elo": 4_000, "dermamnist": 1_500, "mnist_pycalib": 1_500, "imagenet_100": 800}
 
 
-@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("name", some_quick(SETS, 2))
 def test_real_sets_without_handover(spark: Any, scratch: str, name: str) -> None:
     # few patches are left at this eta: each is a job or two
     problem = load(name).take(SETS[name]).problem("redcal", eta=0.02, beta=0.002)

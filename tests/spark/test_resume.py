@@ -39,10 +39,10 @@ def go_on(spark: Any, scratch: str, problem: tuple[str, int, int], cut: int, bud
 
 
 def every_cut() -> list[Any]:
-    """Each cut with one of the budgets, with the other one in the slow tests."""
+    """Every other cut, with one of the budgets; all with both in the slow tests."""
     budgets = ("none", "events")
     return [
-        pytest.param(*cut, budget, marks=() if i % 2 == j else pytest.mark.slow)
+        pytest.param(*cut, budget, marks=() if i % 4 == 3 * j else pytest.mark.slow)
         for i, cut in enumerate(CUTS)
         for j, budget in enumerate(budgets)
     ]
