@@ -43,9 +43,14 @@ def name() -> str:
     return os.environ.get(VARIABLE, "classic")
 
 
+def few() -> bool:
+    """Whether one case of a kind is enough: the same cases run on many Sparks."""
+    return FEW in os.environ
+
+
 def whole() -> bool:
     """Whether this process has time for many cases of the contract."""
-    return name() == "classic" and FEW not in os.environ
+    return name() == "classic" and not few()
 
 
 @contextlib.contextmanager

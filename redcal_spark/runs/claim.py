@@ -15,6 +15,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -22,6 +23,7 @@ from typing import Any
 from redcal_spark.backends.processes import start_of
 from redcal_spark.errors import RedcalError, RunError
 from redcal_spark.runs.ledger import Ledger, RunRow
+from redcal_spark.runs.signals import in_words
 
 log = logging.getLogger(__name__)
 
@@ -63,16 +65,25 @@ def take(
         if unfinished:
             old = unfinished[-1]
             row = _held(replace(old, status="running", finished_at=None, error=None), old.claim)
-            if ledger.replace(row):
+            if _put_down(ledger, row, ledger.replace):
                 return Claim(ledger, row, lease, resumed=old)
         else:
             row = _held(_after(fresh, rows), None)
-            if ledger.insert(row):
+            if _put_down(ledger, row, ledger.insert):
                 return Claim(ledger, row, lease)
         time.sleep(0.05)
     raise RunError(
         f"{ledger.table}: commit conflict: too many processes claim a run at once; try again"
     )
+
+
+def _put_down(ledger: Ledger, row: RunRow, put: Callable[[RunRow], bool]) -> bool:
+    """Write a claim. If a signal comes meanwhile it may be there."""
+    try:
+        return put(row)
+    except KeyboardInterrupt as err:
+        Claim(ledger, row, timedelta()).interrupted(err)
+        raise
 
 
 def _after(fresh: RunRow, rows: list[RunRow]) -> RunRow:
@@ -161,6 +172,11 @@ class Claim:
         row = self._put(lambda row: row.ended(status, **changes))
         _at_work.discard(str(row.claim))
         return row
+
+    def interrupted(self, err: KeyboardInterrupt) -> None:
+        """A signal came before the work began: nobody else would say so."""
+        with suppress(Exception):  # Spark may have ended, too; the row then is that of a dead run
+            self.end("failed", error=in_words(err))
 
     def write_to(self, ledger: Ledger) -> None:
         """The same ledger by another way."""

@@ -7,6 +7,12 @@ from __future__ import annotations
 
 from redcal_spark.backends.comments import Comments
 
+SEGMENT = {
+    "segment": "the column of a segment; null: of all rows",
+    "segment_kind": "what its value is: value, null, or other for all that are not listed",
+    "segment_value": "the value",
+}
+
 PATCHES = Comments(
     "The patch log of redcal: one row per patch",
     {
@@ -46,7 +52,8 @@ HISTORY = Comments(
         "disagreement": "share of rows on which the models' actions differ",
         "disagreement_rows": "these rows",
         "calibration_gap": "how far the model is off for an action, at most",
-    },
+    }
+    | SEGMENT,
 )
 
 METRICS = Comments(
@@ -66,7 +73,8 @@ METRICS = Comments(
         "value": "the number",
         "counted": "the same as an integer, or its rows",
         "bytes": "of packed rows",
-    },
+    }
+    | SEGMENT,
 )
 
 RUNS = Comments(
@@ -77,9 +85,12 @@ RUNS = Comments(
         "config_digest": "digest of the configuration",
         "command": "run, fit, apply or a stream",
         "status": "running, failed, converged, capped, stalled, cut",
+        "started_at": "when it began",
+        "finished_at": "when it ended; null while it runs",
         "holder": "machine and process that work on it, or did last",
         "heartbeat": "its last sign of life",
         "claim": "its token: a process with another one may not change the row",
+        "previous_claim": "the token before: a row with another claim is not replaced",
         "rows": "rows read; of an apply with rows: all, rows written",
         "fit_rows": "fitting rows",
         "holdout_rows": "holdout rows",

@@ -74,8 +74,12 @@ def claimed(
         new_ledger = not job.ledger.exists
         taken = take(job.ledger, fresh, job.lease, force)
         if isinstance(taken, Claim):
-            if force or job.finished(fresh.fingerprint, apply) is None:
-                return Run(job, taken, new_ledger)
+            try:
+                if force or job.finished(fresh.fingerprint, apply) is None:
+                    return Run(job, taken, new_ledger)
+            except KeyboardInterrupt as err:
+                taken.interrupted(err)
+                raise
             taken.withdraw()  # someone finished it between our look and our claim
             continue
         if not wait:

@@ -59,7 +59,8 @@ def more_models() -> Iterator[Any]:
     for case in dict.fromkeys(every if backends.name() == "classic" else cases.MORE_MODELS[1:2]):
         local = [] if case in cases.MORE_MODELS else [pytest.mark.slow]
         yield pytest.param(Local, case, id=f"local-{case}", marks=local)
-        rare = [] if case in cases.MORE_MODELS[1::2] else [pytest.mark.slow]
+        few = cases.MORE_MODELS[1 :: 2 if backends.whole() else len(cases.MORE_MODELS)]
+        rare = [] if case in few else [pytest.mark.slow]
         yield pytest.param(Spark, case, id=f"spark-{case}", marks=[pytest.mark.spark, *rare])
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests import backends
 from tests.contract import cases
 from tests.contract.cases import Scratch, expected, made
 from tests.contract.engines import SparkFiles, check
@@ -59,6 +60,8 @@ QUICK = {
     ("resumed, lazy", "rows"),
     ("resumed, no budget", "files"),
 }
+if backends.few():
+    QUICK = {("lazy", "rows"), ("resumed, no budget", "files")}
 
 
 def every_road() -> Iterator[Any]:

@@ -22,6 +22,7 @@ from redcal_spark.backends.local.store import DeltaRsStore
 from redcal_spark.backends.processes import start_of
 from redcal_spark.runs.claim import Claim, HeldByAnother, is_held, take
 from redcal_spark.runs.ledger import Ledger, RunRow
+from redcal_spark.runs.signals import Terminated
 from tests import forked
 from tests.e2e.work import Work, scores
 from tests.forked import Forked
@@ -209,6 +210,30 @@ def test_an_unfinished_run_is_taken_over_under_its_own_name(tmp_path: Path, stat
     with pytest.raises(Exception, match="lease expired: another process took it over"):
         old.update()
     new.update()
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_a_signal_while_a_claim_is_written_ends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, resumed: bool
+) -> None:
+    """The commit is made, and nobody has the claim yet."""
+    ledger = ledger_in(tmp_path)
+    if resumed:
+        taken(take(ledger, row(), LEASE)).end("failed", error="struck")
+    name = "replace" if resumed else "insert"
+    original = getattr(Ledger, name)
+
+    def signalled(self: Ledger, claimed: RunRow) -> bool:
+        original(self, claimed)
+        monkeypatch.undo()
+        raise Terminated
+
+    monkeypatch.setattr(Ledger, name, signalled)
+    with pytest.raises(Terminated):
+        take(ledger, row(), LEASE)
+    [ended] = ledger.rows()
+    assert (ended.status, ended.error) == ("failed", "ended by SIGTERM")
+    assert taken(take(ledger, row(), LEASE)).row.run_id == ended.run_id
 
 
 def test_force_abandons_what_nobody_holds(tmp_path: Path) -> None:

@@ -131,7 +131,8 @@ def test_a_nightly_run_leaves_the_table_as_it_is(
     told = spark.sql(f"DESCRIBE HISTORY {table}").select("version", "operation").collect()
     operations = [row["operation"] for row in sorted(told)]
     assert not [name for name in operations[1:] if "REPLACE" in name or "CREATE" in name]
-    feed = spark.read.option("readChangeFeed", "true").option("startingVersion", len(told) - 1)
+    written = max(row["version"] for row in told if row["operation"] == "WRITE")
+    feed = spark.read.option("readChangeFeed", "true").option("startingVersion", written)
     assert feed.table(table).where("_change_type = 'insert'").count() == 650
     assert lake.ran_on("spark")["unchanged"]
     spark.sql(f"ALTER TABLE {table} ALTER COLUMN note COMMENT 'nobody wrote rows'")
@@ -143,9 +144,8 @@ def comments_are_there(spark: Any, schema: str) -> None:
     for name in ("rows", "rows_patches", "rows_history", "rows_metrics", "rows_runs"):
         found = kept(spark, f"{schema}.{name}")
         assert found["description"], name
-        ours = [c for c in found["columns"] if c not in (*scores().column_names, "started_at")]
-        silent = [c for c in ours if not found["columns"][c][1].get("comment")]
-        assert silent in ([], ["finished_at", "previous_claim"]), (name, silent)
+        ours = [c for c in found["columns"] if name != "rows" or c not in scores().column_names]
+        assert not [c for c in ours if not found["columns"][c][1].get("comment")], name
 
 
 @pytest.mark.slow
@@ -232,7 +232,7 @@ def in_metastore(
         env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=1_200,
     )
     assert done.returncode == 0, f"{done.stdout[-2_000:]}\n{done.stderr[-4_000:]}"
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("TOLD ")]
@@ -241,6 +241,7 @@ def in_metastore(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3_600)  # three sessions, each with Hive's own classes and a database
 @pytest.mark.skipif(backends.name() != "classic", reason="has sessions of its own")
 def test_a_hive_metastore_over_two_sessions(tmp_path: Path) -> None:
     """A schema whose name is a word of SQL, managed and external tables, names in backticks."""

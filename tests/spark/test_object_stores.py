@@ -18,7 +18,9 @@ from deltalake import write_deltalake
 from redcal_spark.backends.local.store import DeltaRsStore
 from redcal_spark.backends.object_stores import for_delta
 from redcal_spark.backends.spark.store import SparkStore
+from redcal_spark.backends.store import Commit
 from redcal_spark.cli import main
+from redcal_spark.demo import CONFIG, SCHEMA, patients
 from tests import forked
 from tests.e2e import killed
 from tests.e2e.work import configuration, scores, write
@@ -190,6 +192,50 @@ def test_killed_and_run_again(lake: Lake, moment: str) -> None:
     assert lake.rows("out/rows_turns").num_rows == 0
 
 
+@pytest.mark.slow
+def test_the_demo(lake: Lake) -> None:
+    """Its patients and its configuration: the log of the local engine on disk."""
+    store = DeltaRsStore(lake.store.options)
+    engine, storage = lake.tree["engine"], lake.tree["storage_options"]
+    logs = []
+    for place, given in ((lake.at(""), {"engine": engine, "storage_options": storage}), ("", {})):
+        store.write(f"{place}demo", SCHEMA, patients(20_000), "overwrite", Commit("demo", "f"))
+        lake.tree = yaml.safe_load(CONFIG) | given
+        lake.tree["input"]["table"] = f"{place}demo"
+        lake.tree["output"]["table"] = f"{place}demo_out"
+        lake.ran("run", *([] if given else ["--engine", "local"]))
+        logs.append(log_of(lake))
+    assert logs[0] == logs[1] and len(logs[0]) > 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_a_sick_server(s3: Proxy, lake: Lake, seed: int) -> None:
+    """Retried, or told: whatever happens, a run on a healthy server ends as if nothing had."""
+    expected = on_disk(lake)
+    write_deltalake(raced(lake, "scores"), scores(), storage_options=lake.options())
+    lake.tree["input"]["table"] = raced(lake, "scores")
+    lake.tree["output"]["table"] = raced(lake, "out/rows")
+    lake.tree["engine"]["scratch"] = raced(lake, "scratch")
+    calm = lake.tree["storage_options"]
+    lake.tree["storage_options"] = calm | {"AWS_ENDPOINT_URL": s3.url, "TIMEOUT": 1}
+    before = len(s3.struck())
+    s3.at_random(seed, 0.03)
+    try:
+        told = lake.redcal("run", "--json")
+    finally:
+        s3.at_random(seed, 0)
+    assert len(s3.struck()) > before
+    if told.code != 0:
+        assert told.code in (1, 2) and RACED in told.err, told.err
+        assert "unexpected" not in told.err and "Traceback" not in told.err, told.err
+    lake.tree["storage_options"] = calm
+    again = lake.redcal("run", "--json")
+    assert again.code == 0, again.err
+    assert lake.redcal("evaluate", "--engine", "local").code == 0
+    assert log_of(lake) == expected
+
+
 # --- two writers ----------------------------------------------------------------------------------
 
 
@@ -252,6 +298,21 @@ def test_runs_on_one_target_take_turns(s3: Proxy, lake: Lake) -> None:
     assert [entry["version"] for entry in entries] == [2, 1, 0] and len(said) == 3
     turns = store.read(raced(lake, "out/rows_turns"))
     assert turns is not None and turns.num_rows == 0
+
+
+@pytest.mark.slow
+def test_one_run_on_both_engines_at_once(lake: Lake) -> None:
+    """One does it, the other one waits and finds it done."""
+    Path("config.yaml").write_text(yaml.safe_dump(lake.tree, sort_keys=False), "utf-8")
+    other = forked.call(main, ("run", "-c", "config.yaml", "--engine", "local", "--wait"))
+    told = lake.redcal("run", "--wait")
+    code, _, err = other.ended()
+    assert (told.code, code) == (0, 0), told.err + err
+    assert [run["status"] for run in lake.runs()] == ["converged"]
+    entries = DeltaRsStore(lake.store.options).history(lake.at("out/rows")) or []
+    assert len(entries) == 1
+    assert lake.redcal("evaluate", "--engine", "local").code == 0
+    assert log_of(lake) == on_disk(lake)
 
 
 def until(true: Any, seconds: float = 60) -> None:

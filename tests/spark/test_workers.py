@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from redcal_spark.backends.spark import frames, scan
+from redcal_spark.backends.spark import arrow_batches, frames, scan
+from redcal_spark.backends.spark.scratch import Scratch
 from redcal_spark.errors import UsageError
 from redcal_spark.model.pair import ReconciledPair
 from tests import backends
@@ -199,3 +200,31 @@ def bad_scores(spark: Any, fitted: Lake) -> None:
         not Path("out/rows").exists()
         or not spark.read.format("delta").load(str(Path("out/rows").absolute())).count()
     )
+
+
+def test_python_gets_small_batches_while_our_jobs_run(
+    spark: Any, scratch: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on Spark 4.0, where the bound is 256 MiB if nobody sets it."""
+
+    def sizes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield pa.RecordBatch.from_pydict({"n": [batch.nbytes]})
+
+    def largest() -> int:
+        rows = spark.range(0, 400, 1, 1).selectExpr("array_repeat(id, 3200) as scores")
+        return int(max(rows.mapInArrow(sizes, "n bigint").toArrow()["n"].to_pylist()))
+
+    monkeypatch.setattr(arrow_batches, "MOST", 1 << 20)
+    spark.conf.set(arrow_batches.BYTES, "256m")
+    try:
+        assert largest() > 400 * 3_200 * 8
+        place = Scratch(spark, scratch)
+        assert largest() < 2 << 20
+        place.close()
+        assert spark.conf.get(arrow_batches.BYTES) == "256m"
+        spark.conf.set(arrow_batches.BYTES, "64k")
+        with arrow_batches.small_batches(spark):
+            assert spark.conf.get(arrow_batches.BYTES) == "64k"
+    finally:
+        spark.conf.unset(arrow_batches.BYTES)

@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 
 from redcal_spark.backends.comments import Comments
 from redcal_spark.backends.spark import ship, spark_version, tasks
-from redcal_spark.backends.spark.arrow_batches import batch_bytes
+from redcal_spark.backends.spark.arrow_batches import batch_bytes, bytes_of
 from redcal_spark.backends.spark.workers import of_worker
 from redcal_spark.errors import UsageError
 from redcal_spark.runs import comments
@@ -76,7 +76,9 @@ MAKE = (ROOT / "Makefile").read_text("utf-8")
 
 def test_an_outcome_is_good_only_if_all_of_it_is() -> None:
     passed = Outcome("x", {"classic": dict.fromkeys(STEPS, "ok")})
-    assert passed.good_for("x") and not passed.good_for("y") and passed.told == "all passed"
+    assert passed.good and passed.told == "all passed"
+    assert passed.good_for("x", ["classic"]) and not passed.good_for("y", ["classic"])
+    assert not passed.good_for("x", ["classic", "connect"])
     for other in (
         Outcome("x"),
         Outcome("x", passed.steps, replaced=["numpy 2.1.3, now 2.4.0"]),
@@ -141,6 +143,8 @@ def test_the_size_of_batches() -> None:
     assert batch_bytes(1_600, 10_000, 64 << 20) == 16_000_000
     assert batch_bytes(25_600, 10_000, 256 << 20) == 256_000_000
     assert batch_bytes(25_600, 0, 64 << 20) == 64 << 20
+    assert bytes_of("268435456b") == bytes_of("256m") == bytes_of("256 MB") == 256 << 20
+    assert bytes_of("67108864") == 64 << 20 and bytes_of("2g") == 2 << 30
 
 
 # --- comments -------------------------------------------------------------------------------------
@@ -156,6 +160,6 @@ def test_the_size_of_batches() -> None:
     ],
 )
 def test_comments_travel_with_a_schema(schema: pa.Schema, said: Comments) -> None:
-    assert set(said.columns) <= set(schema.names)
+    assert set(said.columns) == set(schema.names)
     assert Comments.of(schema) == said and said.table
     assert Comments.of(pa.schema([("x", pa.int64())])) == Comments()

@@ -12,12 +12,13 @@ import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ET
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from tests import backends
 from tests.versions.environments import ROOT, Unmade, code_digest, make
-from tests.versions.rows import ROWS, Row
+from tests.versions.rows import ENGINES, ROWS, Row
 from tests.versions.table import Outcome, save
 
 FOLDER = ROOT / "out" / "versions"
@@ -35,18 +36,21 @@ def main() -> int:
     if options.quick:
         return max(_quick(row) for row in chosen)
     for row in chosen:
+        left = [one for one in options.engines or ENGINES if one in row.engines]
         outcome = _known(row)
-        if not options.again and outcome is not None and outcome.good_for(digest):
+        if not options.again and outcome is not None:
+            left = [one for one in left if not outcome.good_for(digest, [one])]
+        if not left:
             print(f"{row.name}: done before", flush=True)
             continue
         start = time.monotonic()
-        outcome = _ran(row, digest)
-        (FOLDER / f"{row.name}.json").write_text(json.dumps(vars(outcome), indent=1), "utf-8")
-        print(f"{row.name}: {outcome.told}, {time.monotonic() - start:.0f} s", flush=True)
+        outcome = _ran(row, digest, left)
+        took = time.monotonic() - start
+        print(f"{row.name}, {' '.join(left)}: {outcome.told}, {took:.0f} s", flush=True)
     known = {row.name: found for row in ROWS if (found := _known(row)) is not None}
     if options.save is not None:
         save(options.save, known)
-    bad = [row.name for row in chosen if not known[row.name].good_for(digest)]
+    bad = [row.name for row in chosen if not known[row.name].good_for(digest, row.engines)]
     print(f"{len(chosen) - len(bad)} of {len(chosen)} rows passed" + f": not {bad}" * bool(bad))
     return 1 if bad else 0
 
@@ -55,6 +59,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.versions", description=__doc__)
     parser.add_argument("rows", nargs="*", choices=[[], *(row.name for row in ROWS)], metavar="ROW")
     parser.add_argument("--quick", action="store_true", help="a few steps on classic Spark alone")
+    parser.add_argument("--engines", nargs="*", choices=ENGINES, help="these alone; all by default")
     parser.add_argument("--again", action="store_true", help="rows that passed, too")
     parser.add_argument("--save", type=Path, metavar="FILE", help="docs/results/versions.json")
     return parser.parse_args()
@@ -78,19 +83,29 @@ def _known(row: Row) -> Outcome | None:
     return Outcome(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
 
 
-def _ran(row: Row, digest: str) -> Outcome:
+def _ran(row: Row, digest: str, engines: Sequence[str]) -> Outcome:
+    """What is found is kept engine by engine: the next time it goes on from there."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    found = Outcome(digest)
+    old = _known(row)
+    found = old if old is not None and old.digest == digest else Outcome(digest)
     try:
         made = make(row, FOLDER / row.name)
     except Unmade as err:
         found.problem = str(err)
+        _keep(row, found)
         return found
+    found.problem = None
     found.added, found.replaced = list(made.added), list(made.replaced)
-    found.steps["local"] = _tested(row, made.python, "classic", "not spark")
-    for kind in () if row.without_delta else ("classic", "connect"):
-        found.steps[kind] = _tested(row, made.python, kind, "spark")
+    for engine in engines:
+        kind, marks = ("classic", "not spark") if engine == "local" else (engine, "spark")
+        found.steps[engine] = _tested(row, made.python, kind, marks)
+        _keep(row, found)
     return found
+
+
+def _keep(row: Row, outcome: Outcome) -> None:
+    path = FOLDER / f"{row.name}.json"
+    path.write_text(json.dumps(vars(outcome), indent=1), encoding="utf-8")
 
 
 def _tested(row: Row, python: Path, kind: str, marks: str, only: str = "") -> dict[str, str]:
@@ -119,12 +134,13 @@ def _tested(row: Row, python: Path, kind: str, marks: str, only: str = "") -> di
 
 
 def _steps(report: Any) -> dict[str, str]:
-    """Step by step; the cases of the contract together."""
+    """Step by step; the cases of the contract together; `one_then_other` is two steps."""
     found: dict[str, list[str]] = {}
     for case in report.iter("testcase"):
         ours = "versions" in case.get("classname", "")
-        step = case.get("name").partition("[")[0].removeprefix("test_") if ours else "contract"
-        found.setdefault(step, []).append(_of_case(case))
+        name = case.get("name").partition("[")[0].removeprefix("test_") if ours else "contract"
+        for step in name.split("_then_"):
+            found.setdefault(step, []).append(_of_case(case))
     return {step: _together(told) for step, told in found.items()}
 
 

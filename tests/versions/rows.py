@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+ENGINES = ("local", "classic", "connect")
 CONNECT = ("grpcio", "grpcio-status", "googleapis-common-protos", "zstandard")
 
 
@@ -21,6 +22,10 @@ class Row:
     python: str
     libraries: dict[str, str] = field(default_factory=dict)
     without_delta: bool = False
+
+    @property
+    def engines(self) -> tuple[str, ...]:
+        return ENGINES[:1] if self.without_delta else ENGINES
 
     @property
     def brings(self) -> list[str]:

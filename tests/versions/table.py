@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.bench.results import Part, Results, commit
 from tests.bench.timing import machine
-from tests.versions.rows import ROWS, Row
+from tests.versions.rows import ENGINES, ROWS, Row
 
 STEPS = ("contract", "run", "no_op", "resume", "merge", "stream", "apply", "audit", "workers")
-ENGINES = ("local", "classic", "connect")
 HEADS = ("platform", "Spark", "Delta", "Python", "pyarrow / pandas / numpy / pydantic")
 
 
@@ -26,14 +25,21 @@ class Outcome:
     replaced: list[str] = field(default_factory=list)
     problem: str | None = None
 
-    def good_for(self, digest: str) -> bool:
-        return self.digest == digest and self.good
+    def good_for(self, digest: str, engines: Iterable[str]) -> bool:
+        """Whether all steps of these engines passed, with this code."""
+        return self.digest == digest and all(map(self._passed, engines)) and not self._spoilt
+
+    def _passed(self, engine: str) -> bool:
+        told = self.steps.get(engine, {}).values()
+        return bool(told) and all(text.startswith(("ok", "-")) for text in told)
+
+    @property
+    def _spoilt(self) -> bool:
+        return bool(self.replaced) or self.problem is not None
 
     @property
     def good(self) -> bool:
-        told = [text for steps in self.steps.values() for text in steps.values()]
-        fine = all(text.startswith(("ok", "-")) for text in told)
-        return bool(told) and fine and not self.replaced and self.problem is None
+        return bool(self.steps) and self.good_for(self.digest, self.steps)
 
     @property
     def told(self) -> str:
@@ -81,10 +87,11 @@ def _engines(known: Mapping[str, Outcome]) -> Iterator[Part]:
         lines = []
         for row in ROWS:
             told = known[row.name].steps.get(engine, {}) if row.name in known else {}
-            lines.append([row.platform, *(_cell(told, step) for step in steps)])
+            missing = "not run" if engine in row.engines else "-"
+            lines.append([row.platform, *(_cell(told, step, missing) for step in steps)])
         yield Part(lines, (words[engine], *(step.replace("_", "-") for step in steps)))
 
 
-def _cell(told: Mapping[str, str], step: str) -> str:
-    text = told.get(step, "-")
-    return text if text.startswith(("ok", "-")) else "FAILED"
+def _cell(told: Mapping[str, str], step: str, missing: str) -> str:
+    text = told.get(step, "-" if told else missing)
+    return text if text.startswith(("ok", "-", "not run")) else "FAILED"

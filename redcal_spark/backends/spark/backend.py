@@ -16,7 +16,7 @@ from redcal_spark.backends.counters import Counters
 from redcal_spark.backends.inputs import columns_read
 from redcal_spark.backends.names import quoted
 from redcal_spark.backends.object_stores import Options
-from redcal_spark.backends.spark.arrow_batches import warn_of_large_batches
+from redcal_spark.backends.spark.arrow_batches import small_batches, warn_of_large_batches
 from redcal_spark.backends.spark.direct_read import NotDirect, direct_source
 from redcal_spark.backends.spark.direct_write import (
     check_direct,
@@ -130,9 +130,9 @@ class SparkBackend:
         heard: Growing,
         total: int | None,
     ) -> SparkScan:
+        scratch = Scratch(self._spark, self._scratch, self.counters, self._options)
         if isinstance(rows, DataFrame):
             warn_of_large_batches(self._spark, layout)
-        scratch = Scratch(self._spark, self._scratch, self.counters, self._options)
         room = self._budget, self._threads
         try:
             scan = SparkScan(rows, problem, layout, scratch, *room, split, heard, total)
@@ -282,7 +282,8 @@ class SparkBackend:
         asked = replace(task, names=tuple(rows.columns))
         kind = "sums binary" if isinstance(task, SumTask) else nameless(rows).schema
         try:
-            answers = nameless(rows).mapInArrow(asked, kind).toArrow()
+            with small_batches(self._spark):
+                answers = nameless(rows).mapInArrow(asked, kind).toArrow()
         except Exception as err:
             if not is_sparks(err):
                 raise

@@ -15,6 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from pyspark.sql.types import DataType, StringType, StructField, StructType, UserDefinedType
 
 from redcal_spark.backends.names import quoted
+from redcal_spark.backends.spark.arrow_batches import small_batches
 from redcal_spark.backends.spark.cells import DDL
 from redcal_spark.backends.spark.ship import ship_package
 from redcal_spark.backends.spark.spark_version import need_spark_4
@@ -149,7 +150,8 @@ def problems_of(frame: DataFrame, layout: Layout) -> BadRows:
     names = layout.columns.names(label=False)
     chosen = frame.select(*map(quoted, names))
     task = ProblemsTask(layout, tuple(names), vectors(chosen))
-    counts = nameless(chosen).mapInArrow(task, DDL).select("data").toArrow()
+    with small_batches(frame.sparkSession):
+        counts = nameless(chosen).mapInArrow(task, DDL).select("data").toArrow()
     problems = BadRows()
     for cell in counts.column("data"):
         problems.merge(BadRows.from_json(json.loads(cell.as_py())))

@@ -11,7 +11,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -29,6 +29,7 @@ from redcal_spark.backends.location import Location, told
 from redcal_spark.backends.names import quoted
 from redcal_spark.backends.object_stores import Options
 from redcal_spark.backends.processes import start_of
+from redcal_spark.backends.spark.arrow_batches import small_batches
 from redcal_spark.backends.spark.cells import DDL, KINDS, SeenTask, SinkOf
 from redcal_spark.backends.spark.errors import over_scratch, workers_in_words
 from redcal_spark.backends.spark.ship import ship_package
@@ -72,6 +73,8 @@ class Scratch:
         self.name = run_name()
         self._made: list[str] = []
         self._elsewhere: str | None = None  # a folder for reports alone
+        self._batches = ExitStack()
+        self._batches.enter_context(small_batches(spark))
 
     @cached_property
     def direct(self) -> bool:
@@ -166,6 +169,7 @@ class Scratch:
 
     def close(self) -> None:
         """Remove all that was written here."""
+        self._batches.close()
         if self._elsewhere is not None:
             remove_folder(self._elsewhere)
         made, self._made = self._made, []

@@ -22,6 +22,7 @@ from pyspark.sql.functions import lit
 from redcal_spark.backends.backend import Listen
 from redcal_spark.backends.comments import of_rows
 from redcal_spark.backends.names import Place
+from redcal_spark.backends.spark.arrow_batches import small_batches
 from redcal_spark.backends.spark.checkpoint import Checkpoint, Owner
 from redcal_spark.backends.spark.errors import is_sparks, message_of
 from redcal_spark.backends.spark.frames import apply_to_frame, arrow_schema
@@ -256,9 +257,10 @@ class SparkStream:
             writer = writer.trigger(availableNow=True)
         else:
             writer = writer.trigger(processingTime=f"{every:g} seconds")
-        if self.target.mode == "merge":
-            return writer.start()
-        return writer.start(target.name) if target.is_path else writer.toTable(target.sql)
+        with small_batches(self.spark):  # a stream keeps the settings that it is started with
+            if self.target.mode == "merge":
+                return writer.start()
+            return writer.start(target.name) if target.is_path else writer.toTable(target.sql)
 
     def _applied(self, frame: DataFrame) -> DataFrame:
         names = self.target.names(self.pair.columns, self.pair.losses)
