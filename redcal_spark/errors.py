@@ -27,6 +27,14 @@ class InputError(RedcalError):
     exit_code = 2
 
 
+class SeparatorError(InputError):
+    """A CSV file without the separator. likely: what seems to be it."""
+
+    def __init__(self, text: str, likely: str | None):
+        super().__init__(text)
+        self.likely = likely
+
+
 class ModelFileError(RedcalError):
     """A saved model that cannot be read: damaged, or of an unknown `schema_version`."""
 

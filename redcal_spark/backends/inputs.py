@@ -120,7 +120,13 @@ def check_join(main: Table, sides: Sequence[Side], id: str) -> None:
                 f"{theirs} in {side.table.name}; cast one of them"
             )
     if problems:
-        raise InputError("\n".join(problems))
+        raise InputError("\n".join(dict.fromkeys(problems)))
+
+
+def joined_name(main: Table, sides: Sequence[Side]) -> str:
+    """What messages call the rows of several tables."""
+    others = dict.fromkeys(side.table.name for side in sides if side.table.name != main.name)
+    return main.name if not others else f"{main.name} joined with {', '.join(others)}"
 
 
 def _missing(table: Table, columns: Sequence[str]) -> list[str]:

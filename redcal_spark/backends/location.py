@@ -24,6 +24,11 @@ from redcal_spark.errors import RedcalError
 
 HIDDEN = ("_", ".")  # how names begin that Spark and others take for no data
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+QUESTIONS = {  # what a store says when something is not set right
+    ("ACCESS_DENIED", "403 Forbidden"): "are the key, its secret and its rights right?",
+    ("HTTP status 400", "400 Bad Request"): "is AWS_REGION right?",
+    ("AWS Error NETWORK_CONNECTION",): "is AWS_ENDPOINT_URL right?",
+}
 DETAILS = re.compile(r"\s*<\?xml.*", re.DOTALL)
 
 
@@ -203,7 +208,9 @@ def told(err: BaseException) -> str:
     text = COLOURS.sub("", str(err))
     text = DETAILS.sub("", text) if "↳" in text else text.splitlines()[0] if text else ""
     parts = [part.strip(" ↳") for part in text.splitlines()]
-    return ": ".join(part for part in parts if part) or type(err).__name__
+    shown = ": ".join(part for part in parts if part) or type(err).__name__
+    asked = (text for signs, text in QUESTIONS.items() if any(sign in shown for sign in signs))
+    return "; ".join([shown, *asked])
 
 
 def unreachable(place: Location, err: BaseException, kind: type[RedcalError]) -> RedcalError:

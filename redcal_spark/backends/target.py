@@ -11,10 +11,11 @@ import pyarrow as pa
 
 from redcal_spark.backends.delta_types import delta_schema, delta_type
 from redcal_spark.config.schema import Config
-from redcal_spark.core.columns import Columns, value_of
+from redcal_spark.core.columns import Columns
 from redcal_spark.core.decisions import Tie, tie_of
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.output_columns import OutputNames, tag
+from redcal_spark.core.shown_values import value_of
 from redcal_spark.errors import InputError, UsageError
 
 MAX_FOLDER = 250  # signs of a folder's name; file systems take 255

@@ -247,6 +247,8 @@ def export(options: argparse.Namespace) -> int:
 
 def report(options: argparse.Namespace) -> int:
     given = options.output
+    if given == "-":
+        raise UsageError("-o -: a report is a file; name it, such as -o report.md")
     form = format_of(given, options.format)
     if form == "pdf":
         find_browser()  # before anything is read

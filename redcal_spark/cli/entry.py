@@ -18,7 +18,7 @@ from redcal_spark.cli.completion import SHELLS, completion
 from redcal_spark.cli.demo_command import demo
 from redcal_spark.cli.fail_on import CONDITIONS, conditions
 from redcal_spark.cli.help import Formatter, ending, examples, overview
-from redcal_spark.cli.init_command import init
+from redcal_spark.cli.init_command import TABLES, init
 from redcal_spark.cli.log_lines import FORMATS, Context, Parser, logging_to_stderr
 from redcal_spark.cli.monitor_command import alert_names, watch
 from redcal_spark.cli.results import aside
@@ -284,7 +284,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     sub.add_argument("shell", choices=SHELLS, metavar="SHELL", help=", ".join(SHELLS))
     sub = command("init", init, "look at a table and write a configuration", config=False)
-    sub.add_argument("table", metavar="TABLE", help="a path (Delta, Parquet, CSV) or catalog name")
+    sub.add_argument("table", nargs="+", metavar="TABLE", help=TABLES)
     sub.add_argument(
         "-o", "--output", default="conf.yaml", metavar="FILE", help="default: %(default)s"
     )

@@ -17,7 +17,7 @@ GROUPS = {
 # In this order they run in a folder that has conf/my.yaml, data/scores and model.json: a test
 # does so.
 EXAMPLES: dict[str, tuple[str, str]] = {
-    "init": ("redcal init data/scores", "redcal init data/scores -o conf/scores.yaml"),
+    "init": ("redcal init data/scores -o conf/scores.yaml", "redcal init model_a.csv model_b.csv"),
     "demo": ("redcal demo", "redcal demo --rows 5000 --force"),
     "check": ("redcal check -c conf/my.yaml", "redcal check -c conf/my.yaml --ids"),
     "audit": ("redcal audit -c conf/my.yaml", "redcal audit -c conf/my.yaml --json"),

@@ -1,4 +1,4 @@
-"""`redcal init TABLE`: looks at a table and writes a configuration to go on with."""
+"""`redcal init TABLE ...`: looks at tables and writes a configuration to go on with."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ from dataclasses import asdict
 from redcal_spark.atomic_write import write_whole
 from redcal_spark.cli.open_job import work_for
 from redcal_spark.cli.results import show
-from redcal_spark.config.starter import Starter, one_or_all
+from redcal_spark.config.starter import Starter
 from redcal_spark.errors import UsageError
 from redcal_spark.runs.init import starter_of
+
+TABLES = "a path (Delta, Parquet, CSV) or catalog name; then tables of the models' scores, if any"
 
 
 def init(options: argparse.Namespace) -> int:
     path = options.output
     if os.path.exists(path):
         raise UsageError(f"{path}: is there already; name another file with -o, or remove it")
-    starter = starter_of(work_for(options.table, options.engine), options.table, options.costs)
+    table, *others = options.table
+    starter = starter_of(work_for(table, options.engine), table, options.costs, others)
     try:
         write_whole(path, lambda file: file.write(starter.text()))
     except OSError as err:
@@ -38,11 +41,11 @@ def lines(path: str, starter: Starter) -> list[str]:
     elif starter.hashed:
         split = "30 % of the rows are held out, by a hash of the id"
     seen = {
-        "model_1": one_or_all(starter.model_1),
-        "model_2": one_or_all(starter.model_2),
+        "model_1": starter.scores(1),
+        "model_2": starter.scores(2),
         "label": starter.label,
         "classes": f"{starter.classes}{names}",
-        "id": starter.id or "none",
+        "id": starter.id or "none: no column of text or integers has every value once",
         "split": split,
     }
     shown = [f"{path}: written for {starter.table}"]

@@ -36,7 +36,7 @@ PHASES = {
     "scan": "scanning",
     "tune": "choosing eta",
     "fit": "reconciling",
-    "holdout": "checking on holdout rows",
+    "holdout": "checking the result",
     "monitor": "measuring new rows",
     "write": "writing the log",
     "apply": "applying",

@@ -15,7 +15,8 @@ PLACE = "null"  # of a cost that is still to be written: `redcal check` refuses 
 class Starter:
     """What is known for a new configuration. doubts: what is not certain, by key.
 
-    classes: how many there are. costs: a CSV file of them.
+    classes: how many there are. costs: a CSV file of them. tables: those of the models' scores,
+    where they have any of their own. separator: of CSV files, if it is no comma.
     """
 
     table: str
@@ -29,6 +30,8 @@ class Starter:
     split: tuple[str, Any, Any] | None = None
     hashed: bool = False
     costs: str | None = None
+    tables: Sequence[str | None] = (None, None)
+    separator: str | None = None
     doubts: Mapping[str, str] = field(default_factory=dict)
 
     def text(self) -> str:
@@ -40,8 +43,9 @@ class Starter:
             *([] if self.id is None else self._key("id", value(self.id))),
             *self._key("label", value(self.label)),
             *([] if self.names is None else self._key("classes", flow(self.names))),
-            *self._key("model_1", one_or_all(self.model_1)),
-            *self._key("model_2", one_or_all(self.model_2)),
+            *self._key("model_1", self.scores(1)),
+            *self._key("model_2", self.scores(2)),
+            *([] if self.separator is None else self._key("separator", value(self.separator))),
             *self._split(),
             "",
             "# What each action (row) costs under each class (column), in your units.",
@@ -57,6 +61,12 @@ class Starter:
             f"  table: {value(self.output)}",
         ]
         return "\n".join(lines) + "\n"
+
+    def scores(self, model: int) -> str:
+        """A model's columns, and their table if they have one."""
+        columns = one_or_all((self.model_1, self.model_2)[model - 1])
+        table = self.tables[model - 1]
+        return columns if table is None else f"{{table: {value(table)}, columns: {columns}}}"
 
     def _key(self, key: str, text: str) -> list[str]:
         doubt = " ".join(self.doubts.get(key, "").split())  # a comment has one line

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -83,6 +83,7 @@ def from_numpy(
         )
     if columns.segments:
         raise UsageError("segments: are columns of a table; with arrays there are none")
+    check_indexes({f"the scores of model {i}": given for i, given in enumerate(scores, 1)}, label)
     arrays = {
         _only(columns.scores(i)): _array(given, f"the scores of model {i}")
         for i, given in enumerate(scores, 1)
@@ -96,6 +97,22 @@ def from_numpy(
         sizes = ", ".join(f"{name}: {len(a)}" for name, a in arrays.items())
         raise InputError(f"arrays of different length: {sizes}")
     return pa.table(arrays)
+
+
+def check_indexes(tables: Mapping[str, Any], label: Any = None) -> None:
+    """Refuse pandas objects whose rows are named differently: here they are paired by place."""
+    given = {**tables, "the labels": label}
+    named = [(what, of.index) for what, of in given.items() if hasattr(of, "iloc")]
+    for what, index in named[1:]:
+        first, known = named[0]
+        if len(index) != len(known) or known.equals(index):
+            continue  # a length of its own has a message of its own
+        i = next(i for i, (a, b) in enumerate(zip(known, index, strict=True)) if a != b or a != a)
+        raise InputError(
+            f"{first} and {what} have different indexes: place {i} is {known[i]} in one and "
+            f"{index[i]} in the other; rows are paired by place. Put them in the same order "
+            "(.loc[other.index]), or give arrays (.to_numpy()) if they are"
+        )
 
 
 def labels_of(values: Any) -> pa.Array:

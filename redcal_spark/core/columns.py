@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from redcal_spark.core.fixed_point import exact
+from redcal_spark.core.shown_values import such_as
 from redcal_spark.errors import InputError
 from redcal_spark.settings import MAX_CLASSES, setting
 
@@ -163,7 +164,7 @@ def _weight_problems(
 ) -> list[str]:
     if columns.weight is None or _is_number(kind := schema.field(columns.weight).type):
         return []
-    shown = _such_as(columns.weight, first)
+    shown = such_as(columns.weight, first)
     return [f"weight column {columns.weight!r} has type {kind}; weights are numbers{shown}"]
 
 
@@ -193,7 +194,7 @@ def _score_form(
     if not isinstance(source, str):
         problems = [
             f"column {name!r} has type {schema.field(name).type}; scores must be numbers"
-            + _such_as(name, first)
+            + such_as(name, first, numbers=True)
             for name in source
             if not _is_number(schema.field(name).type)
         ]
@@ -204,7 +205,7 @@ def _score_form(
     problem = None
     if not _is_list(kind):
         problem = f"column {source!r} has type {kind}; scores are arrays of numbers or one number"
-        problem += _such_as(source, first)
+        problem += such_as(source, first, numbers=True)
     elif not _is_number(kind.value_type):
         problem = f"column {source!r} holds arrays of {kind.value_type}, not of numbers"
     if problem is not None:
@@ -237,7 +238,7 @@ def _label_form(
             return "name", []
         if first is None:
             return None, []  # no rows: told by whoever wants some
-        shown = _such_as(columns.label, first)
+        shown = such_as(columns.label, first)
         if not shown:
             return None, [
                 f"label column {columns.label!r} has no label in the first {first.num_rows:,} "
@@ -252,21 +253,6 @@ def _label_form(
         f"label column {columns.label!r} has type {kind}; labels are class indices, class names, "
         "0/1 or arrays of numbers"
     ]
-
-
-def value_of(scalar: pa.Scalar) -> Any:
-    """The value as Python has it; what Arrow shows of it where Python's calendar ends."""
-    try:
-        return scalar.as_py()
-    except (OverflowError, ValueError):
-        return " ".join(pa.array([scalar], scalar.type).to_string().split())
-
-
-def _such_as(name: str, first: pa.RecordBatch | None) -> str:
-    """The first value of a column, to be shown where its type is wrong."""
-    values = () if first is None else (value_of(v) for v in first.column(name))
-    value = next((v for v in values if v is not None), None)
-    return "" if value is None else f"; first: {str(value)[:60]!r}"
 
 
 def _width_problems(

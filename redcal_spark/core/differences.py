@@ -11,7 +11,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from redcal_spark.core.cells import cell_hashes, combined
-from redcal_spark.core.columns import value_of
+from redcal_spark.core.shown_values import value_of
 
 PAIRED = 200  # rows on either side that are compared with each other, at most
 SHOWN = 120  # signs of a value

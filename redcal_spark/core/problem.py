@@ -18,7 +18,7 @@ from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.metrics import Totals
 from redcal_spark.core.number_text import plural
 from redcal_spark.core.parameters import Parameters
-from redcal_spark.core.reading import MISSING
+from redcal_spark.core.reading import MISSING, NO_INDEX, OUTSIDE
 from redcal_spark.core.scan import Scanner, ScanResult, check_weight
 from redcal_spark.core.segments import MOST, check_values
 from redcal_spark.core.splits import Split
@@ -28,6 +28,10 @@ from redcal_spark.settings import TUNE_ROWS, setting
 
 FAR = 10  # a beta so many times below `auto` fits noise
 FEW = 100  # rows to fit on
+HINTS = {  # what is mostly the matter, by what is wrong with ten rows or more
+    OUTSIDE: "scores are probabilities: divide percentages by 100",
+    NO_INDEX: "labels count from 0: subtract 1 from labels that count from 1",
+}
 MAX_LINES = 4_096  # losses x pairs of models, of each of which a row keeps its event
 MAX_EVENTS = 1 << 24  # of all losses and pairs, which are counted
 
@@ -105,7 +109,8 @@ class Problem:
             raise InputError(f"{where} has no rows")
         if self.on_bad_rows == "error":
             skip = setting("on_bad_rows", "skip")
-            advice = f"\n  ({skip} passes such rows through untouched"
+            advice = _hints(gathered)
+            advice += f"\n  ({skip} passes such rows through untouched"
             if any(kind.startswith(MISSING) for _, kind in gathered.problems.kinds):
                 advice += f", {setting('missing_model', 'skip_row')} those without a model's scores"
             advice += ")"
@@ -120,6 +125,7 @@ class Problem:
         rows = int(totals.effective)
         if self.tuned is None:
             doubts.append(one_class(totals, self.columns.classes))
+            doubts.append(worse_than_equal(totals, self.columns.shown))
             doubts += self._too_many_values(gathered)
         if not self.parameters.tunes:
             doubts.insert(0, few_rows(self.parameters, rows))
@@ -141,6 +147,12 @@ class Problem:
     def chosen(self, tuned: Tuned) -> Problem:
         """The same with the eta and beta that were chosen."""
         return replace(self, parameters=tuned.parameters(self.parameters), tuned=tuned)
+
+
+def _hints(gathered: ScanResult) -> str:
+    often = [kind for (_, kind), bad in gathered.problems.kinds.items() if bad.rows >= 10]
+    hints = (hint for wrong, hint in HINTS.items() if any(k.startswith(wrong) for k in often))
+    return "".join(f"\n  ({hint})" for hint in hints)
 
 
 def _none_left(gathered: ScanResult) -> str:
@@ -218,3 +230,20 @@ def one_class(totals: Totals, names: Sequence[str] | None) -> str | None:
     k = int(classes[0])
     called = f"class {k}" if names is None else repr(names[k])
     return f"all {totals.counted:,} fitting rows have the same label, {called}"
+
+
+def worse_than_equal(totals: Totals, models: Sequence[str]) -> str | None:
+    """Models that say less than equal scores would: mostly mixed-up classes or rows.
+
+    Equal scores have a Brier score of 1 - 1 / d for classes, and no more for vectors of labels.
+    """
+    d = totals.gaps.shape[1]
+    limit = (d - 1) * (totals.rows << 2 * BITS)
+    worse = [name for name, sum_ in zip(models, totals.brier, strict=True) if sum_ * d > limit]
+    if not worse or totals.counted < FEW:
+        return None
+    return (
+        f"equal scores for all classes would have a better Brier score than {' and '.join(worse)}: "
+        "are the classes in the order of the scores, do labels count from 0, and does every row "
+        "have its own label?"
+    )

@@ -13,10 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from redcal_spark.core.blocks import Block
-from redcal_spark.core.columns import Layout, value_of
+from redcal_spark.core.columns import Layout
 from redcal_spark.core.fixed_point import ONE, Floats, Grid, Ints, Mask, on_grid, to_grid
 from redcal_spark.core.number_text import plain, plural
 from redcal_spark.core.segments import Coded, coded
+from redcal_spark.core.shown_values import value_of
 from redcal_spark.core.weights import (
     FINEST,
     NO_MULTIPLE,
@@ -31,6 +32,7 @@ from redcal_spark.settings import setting
 SUM_TOLERANCE = ONE // 1_000  # rows further than this from 1 are told: softmax noise is far below
 EXAMPLES = 3
 MISSING, NULL = "without scores of model", "with null"  # what is wrong with a row
+OUTSIDE, NO_INDEX = "with a value outside [0, 1]", "with a label that is no class index"
 
 
 @dataclass
@@ -231,7 +233,7 @@ class _Reader:
             return _filled(index, 0).astype(np.int32), known
         values = _filled(column, 0)
         bad = known & ~((values >= 0) & (values < self.d) & (values == np.floor(values)))
-        self._reject(name, f"with a label that is no class index from 0 to {self.d - 1}", bad)
+        self._reject(name, f"{NO_INDEX} from 0 to {self.d - 1}", bad)
         return np.where(bad | ~known, 0, values).astype(np.int32), known
 
     def weights(self, labelled: Mask) -> Ints | None:
@@ -277,7 +279,7 @@ class _Reader:
         number = np.nan_to_num(values, nan=np.inf, posinf=np.inf, neginf=np.inf)
         endless = fresh & np.isinf(number).any(axis=1)
         self._reject(name, "with NaN or infinity", endless)
-        self._reject(name, "with a value outside [0, 1]", fresh & ~endless)
+        self._reject(name, OUTSIDE, fresh & ~endless)
 
     def _numbers(self, name: str) -> Floats:
         column = self.batch.column(name)

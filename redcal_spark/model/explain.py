@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from redcal_spark.core.blocks import Block
-from redcal_spark.core.columns import Layout, value_of
+from redcal_spark.core.columns import Layout
 from redcal_spark.core.events import Pair
 from redcal_spark.core.fixed_point import BITS, from_grid
 from redcal_spark.core.kernel import Rules, beyond_gap, classify
@@ -19,6 +19,7 @@ from redcal_spark.core.parameters import Parameters, Status
 from redcal_spark.core.patches import Patch
 from redcal_spark.core.reading import BadRows, read
 from redcal_spark.core.rows import Rows
+from redcal_spark.core.shown_values import value_of
 from redcal_spark.model.explanation import Explanation
 from redcal_spark.model.row_states import Standing, State, Step, correction, product
 

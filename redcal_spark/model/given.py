@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from redcal_spark.core.arrow import from_numpy, labels_of, to_arrow
+from redcal_spark.core.arrow import check_indexes, from_numpy, labels_of, to_arrow
 from redcal_spark.core.columns import Columns
 from redcal_spark.errors import InputError, UsageError
 
@@ -56,6 +56,7 @@ def labelled(
             f"the data has the column {columns.label!r}, and labels were given beside it: leave "
             "out one of them"
         )
+    check_indexes({"the data": data}, model_2)
     y = labels_of(model_2)
     if len(y) != table.num_rows:
         raise InputError(f"{len(y):,} labels for {table.num_rows:,} rows")

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from redcal_spark.core.columns import is_text
 from redcal_spark.core.fixed_point import Floats
+from redcal_spark.core.number_text import plural
 from redcal_spark.errors import InputError
 from redcal_spark.settings import setting
 
@@ -25,6 +26,7 @@ IDS = ("id", "key", "uuid", "case", "row")
 FIT = ("fit", "train", "training", "dev")
 HOLDOUT = ("holdout", "test", "valid", "validation", "eval")
 CLOSE = 1e-3  # of a sum to 1
+OTHER_TABLE = "if another table has the other model's, name it after this one"
 MOST_CLASSES = 1_000  # that columns of their own may stand for
 
 Form = Literal["array", "columns", "binary"]
@@ -71,7 +73,7 @@ def guess(rows: pa.Table, where: str, classes: Sequence[str] | None = None) -> G
     label, doubt = _label(others, one.classes, where)
     if doubt is not None:
         doubts["label"] = doubt
-    id, doubt = _id(others.drop_columns([label]))
+    id, doubt = id_of(others.drop_columns([label]))
     if doubt is not None:
         doubts["id"] = doubt
     names, doubt = _classes(rows, label, one, two, classes)
@@ -129,7 +131,10 @@ def _pair(
     models: list[Scores], where: str, names: Sequence[str]
 ) -> tuple[Scores, Scores, str | None]:
     """The first two in the same form, arrays before columns before single ones."""
+    of_classes = {name for each in models if each.form == "columns" for name in each.columns}
     for form in ("array", "columns", "binary"):
+        if form == "binary":  # a class's column is no model
+            models = [each for each in models if not of_classes.issuperset(each.columns)]
         same = [each for each in models if each.form == form]
         pairs = [
             (a, b)
@@ -139,7 +144,8 @@ def _pair(
         pairs.sort(key=lambda pair: not (pair[0].whole and pair[1].whole))
         if pairs:
             one, two = pairs[0]
-            others = [each.name for each in same if each not in (one, two)]
+            used = {*one.columns, *two.columns}
+            others = [each.name for each in same if not used >= {*each.columns}]
             doubt = (
                 f"these look like scores, too: {', '.join(others)} ({setting('models')})"
                 if others
@@ -148,11 +154,12 @@ def _pair(
             if form == "binary" and doubt is None:
                 doubt = "numbers from 0 to 1; they must be P(class 1) of two models"
             return one, two, doubt
-    seen = ", ".join(each.name for each in models) or "none"
+    alone = f"those of one model: {', '.join(n for n in names if n in of_classes)}"
+    seen = ", ".join(each.name for each in models) or (alone if of_classes else "none")
     raise InputError(
         f"{where}: no two models' scores in the same form: array columns, columns of which each "
         f"model's sum to 1, or one column P(class 1) each. What looks like scores: {seen}; "
-        f"its columns: {', '.join(names)}"
+        f"{OTHER_TABLE}; its columns: {', '.join(names)}"
     )
 
 
@@ -168,12 +175,22 @@ def _label(rows: pa.Table, d: int, where: str) -> tuple[str, str | None]:
     if not fits:
         raise InputError(
             f"{where}: no column looks like a label of {d} classes (an index from 0 to {d - 1}, "
-            f"at most {d} names, or an array); its other columns: {', '.join(rows.schema.names)}"
+            f"at most {d} names, or an array); its other columns: {_counted(rows)}"
         )
     # the more classes it has, the less likely it is something else
     best = max(fits, key=lambda name: len(_distinct(rows.column(name))))
     others = [name for name in fits if name != best]
     return best, f"by its values{f'; so could be {chr(44).join(others)}' if others else ''}"
+
+
+def _counted(rows: pa.Table) -> str:
+    """Columns, and how many values they have in these rows."""
+    return ", ".join(
+        name
+        if pa.types.is_nested(rows.schema.field(name).type)
+        else f"{name} ({plural(len(_distinct(rows.column(name))), 'value')})"
+        for name in rows.schema.names
+    )
 
 
 def _may_be_label(column: pa.ChunkedArray, d: int) -> bool:
@@ -195,7 +212,7 @@ def _may_be_label(column: pa.ChunkedArray, d: int) -> bool:
     return is_text(kind) and 2 <= len(values) <= d
 
 
-def _id(rows: pa.Table) -> tuple[str | None, str | None]:
+def id_of(rows: pa.Table) -> tuple[str | None, str | None]:
     """A column whose values are all different: by name, else the first."""
     fits = []
     for name in rows.schema.names:

@@ -34,6 +34,7 @@ def prepare(folder: Path) -> None:
     config["engine"] = {"name": "auto"}
     (folder / "conf" / "my.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
     write_deltalake(str(folder / "data" / "scores"), scores())
+    write_csv_files(folder)
     with inside(str(folder)):
         for arguments in (
             ["run", "-c", "conf/my.yaml"],
@@ -56,3 +57,18 @@ def scores() -> pa.Table:
             "scores_b": b.tolist(),
         }
     )
+
+
+def write_csv_files(folder: Path) -> None:
+    """The same rows as somebody has them who has two CSV files, in another order each."""
+    rows = scores().to_pylist()
+    for name, scores_of, label, order in (
+        ("model_a.csv", "scores_a", ["outcome"], 1),
+        ("model_b.csv", "scores_b", [], -1),
+    ):
+        lines = [["case_id", *label, "p0", "p1", "p2"]]
+        lines += [
+            [row["case_id"], *(row[c] for c in label), *row[scores_of]] for row in rows[::order]
+        ]
+        text = "\n".join(",".join(map(str, line)) for line in lines)
+        (folder / name).write_text(text + "\n", encoding="utf-8")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import yaml
 
 from tests.e2e.work import CLASSES, LOSSES, Work
@@ -62,3 +63,85 @@ def test_costs_of_other_classes_are_refused(work: Work) -> None:
 def test_no_such_table(work: Work) -> None:
     told = work.cli("init", "nowhere.parquet")
     assert told.code == 2 and "nowhere.parquet" in told.err
+
+
+def two_files(separator: str = ",") -> None:
+    """Two models' scores of 400 patients, a file each, in another order; labels are words."""
+    rng = np.random.default_rng(5)
+    y = rng.integers(0, 3, 400)
+    names = ["well", "ill", "grave"]
+    sharp = 0.6 * np.eye(3)[y] + 0.4 * rng.dirichlet([1, 1, 1], 400)
+    lines = [["patient_id", "outcome", "p0", "p1", "p2"]]
+    lines += [[f"P{i}", names[y[i]], *(f"{p:.6f}" for p in sharp[i])] for i in range(400)]
+    Path("a.csv").write_text("\n".join(",".join(line) for line in lines), "utf-8")
+    other = [["patient_id", "p0", "p1", "p2"]]
+    blunt = 0.5 * sharp + 0.5 / 3
+    other += [[f"P{i}", *(f"{p:.6f}" for p in blunt[i])] for i in rng.permutation(400)]
+    Path("b.csv").write_text("\n".join(separator.join(line) for line in other), "utf-8")
+    Path("c.csv").write_text(",well,ill,grave\nhome,0,2,6\nadmit,3,2,0\n", "utf-8")
+
+
+def test_two_files_with_a_model_each(work: Work) -> None:
+    two_files()
+    told = work.cli("init", "a.csv", "b.csv", "--costs", "c.csv")
+    assert told.code == 0, told.err
+    assert "GUESS" not in told.out
+    made = yaml.safe_load(Path("conf.yaml").read_text("utf-8"))["input"]
+    assert made == {
+        "table": "a.csv",
+        "id": "patient_id",
+        "label": "outcome",
+        "classes": ["well", "ill", "grave"],
+        "model_1": ["p0", "p1", "p2"],
+        "model_2": {"table": "b.csv", "columns": ["p0", "p1", "p2"]},
+        "split": {"holdout_fraction": 0.3},
+    }
+    told = work.cli("run", "-c", "conf.yaml", "--engine", "local", "--set", "reconcile.eta=0.05")
+    assert told.code == 0, told.err
+    assert "equal scores" not in told.err
+    rows = work.table("a_reconciled").to_pylist()
+    b = {line.split(",")[0]: line.split(",")[1] for line in Path("b.csv").read_text().splitlines()}
+    assert {r["patient_id"]: r["model_2_p0"] for r in rows} == {
+        id: float(p) for id, p in b.items() if id != "patient_id"
+    }
+    text = Path("conf.yaml").read_text("utf-8").replace("[well, ill, grave]", "[ill, grave, well]")
+    Path("conf.yaml").write_text(text, "utf-8")
+    told = work.cli("audit", "-c", "conf.yaml", "--engine", "local")
+    assert told.code == 2 and "has the classes well, ill, grave, but input.classes has" in told.err
+    Path("c.csv").write_text("0,2,6\n3,2,0\n", "utf-8")  # costs whose classes have no names
+    told = work.cli("audit", "-c", "conf.yaml", "--engine", "local")
+    better = "equal scores for all classes would have a better Brier score than"
+    assert f"{better} model 1 and model 2: are the classes in the order" in told.err
+
+
+def test_two_files_that_do_not_fit_together(work: Work) -> None:
+    two_files(";")
+    for given, told in {
+        ("a.csv",): "those of one model: p0, p1, p2; if another table has the other model's",
+        ("a.csv", "b.csv"): "a.csv has ',' between columns and b.csv ';'",
+        ("a.csv", "c.csv"): "no column of both names every row once",
+    }.items():
+        ended = work.cli("init", *given)
+        assert ended.code == 2 and told in ended.err
+    two_files()
+    ended = work.cli("init", "b.csv", "a.csv")
+    assert ended.code == 2 and "seems to be 'outcome' of a.csv: give the table" in ended.err
+    assert not Path("conf.yaml").exists()
+
+
+def test_another_separator_is_seen(work: Work) -> None:
+    two_files()
+    for name in ("a.csv", "b.csv"):
+        path = Path(name)
+        path.write_text(path.read_text("utf-8").replace(",", ";"), "utf-8")
+    assert work.cli("init", "a.csv", "b.csv", "--costs", "c.csv").code == 0
+    told = work.cli("check", "-c", "conf.yaml", "--engine", "local")
+    assert told.code == 0, told.err
+    assert "input    a.csv joined with b.csv, 400 rows, 3 classes" in told.out
+    for a, b, way_out in (
+        ("0.", "0,", "scores must be numbers; first: '0,"),
+        ("0,", "9.", "scores are probabilities: divide percentages by 100"),
+    ):
+        path.write_text(path.read_text("utf-8").replace(a, b), "utf-8")
+        told = work.cli("audit", "-c", "conf.yaml", "--engine", "local")
+        assert told.code == 2 and way_out in told.err and "a.csv joined with b.csv" in told.err

@@ -83,6 +83,12 @@ def test_formats_by_ending_and_by_name(work: Work) -> None:
     assert not Path("x.html").exists()
 
 
+def test_a_report_is_a_file(work: Work) -> None:
+    told = work.redcal("report", "-o", "-")
+    assert told.code == 2 and "-o -: a report is a file; name it" in told.err
+    assert not Path("-").exists()
+
+
 def test_pdf_without_a_browser_is_refused_by_name(
     work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:

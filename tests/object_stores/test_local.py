@@ -236,6 +236,7 @@ def test_a_store_that_refuses(lake: Lake) -> None:
         assert told.code in (1, 2), command
         assert "403" in told.err or "denied" in told.err.lower() or "signature" in told.err.lower()
         assert "another-secret" not in told.err
+        assert "are the key, its secret and its rights right?" in told.err
 
 
 def test_options_that_are_wrong(lake: Lake) -> None:
@@ -243,5 +244,9 @@ def test_options_that_are_wrong(lake: Lake) -> None:
     assert "storage_options.AWS_REGOIN: unknown key; did you mean 'AWS_REGION'?" in told.err
     told = lake.redcal("check", "--set", "storage_options.AWS_ENDPOINT_URL=localhost:9000")
     assert "AWS_ENDPOINT_URL: must begin with http:// or https://" in told.err
+    told = lake.redcal("check", "--set", "storage_options.AWS_REGION=eu-central-1")
+    assert told.code == 2 and "; is AWS_REGION right?" in told.err
+    told = lake.redcal("check", "--set", "input.table=s3://lagoon/scores")
+    assert "s3://lagoon/scores: no such file or folder; there is no s3://lagoon" in told.err
     told = lake.redcal("check", "--set", "storage_options.AWS_SECRET_ACCESS_KEY=12345678901")
     assert "must be text" in told.err and "12345678901" not in told.err

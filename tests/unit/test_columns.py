@@ -401,3 +401,30 @@ def test_more_rows_than_int64_sums_can_take(rows: int) -> None:
     gathered.rows = rows
     told = refused(InputError, lambda: made.problem.check(gathered, "scores"))
     assert told == f"scores has {rows:,} rows; exact sums need fewer than 2^37"
+
+
+def test_many_wrong_rows_have_a_way_out() -> None:
+    given: dict[str, Any] = {"losses": {"t": [[0, 5, 9], [1, 0, 0]]}, "alpha": 0.1, "eta": 0.1}
+    y = np.arange(30) % 3
+    scores = np.full((30, 3), 1 / 3)
+    percent = "(scores are probabilities: divide percentages by 100)"
+    from_one = "(labels count from 0: subtract 1 from labels that count from 1)"
+    for scores_2, labels, hint, other in (
+        (100 * scores, y, percent, from_one),
+        (scores, y + 1, from_one, percent),
+    ):
+        with pytest.raises(InputError) as refused:
+            Reconciler(**given).fit(scores, scores_2, labels)
+        assert hint in str(refused.value) and other not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "way_out"),
+    [("0,25", True), ("25%", True), ("12,5 %", True), ("0.25.1", False), ("high", False)],
+)
+def test_numbers_as_spreadsheets_write_them(text: str, way_out: bool) -> None:
+    rows = pa.table({"model_1": [text] * 3, "model_2": [0.5] * 3, "label": [0, 1, 0]})
+    with pytest.raises(InputError) as refused:
+        Reconciler(losses={"t": [[0, 1], [1, 0]]}, alpha=0.1, eta=0.1).fit(rows)
+    assert f"first: {text!r}" in str(refused.value)
+    assert ("write 0.5 for '0,5' and for '50%'" in str(refused.value)) == way_out

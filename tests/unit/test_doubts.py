@@ -31,8 +31,8 @@ ALIKE = (
 def fitted(rows: int, costs: Any = COSTS, classes: int = 2, **given: Any) -> list[str]:
     """What a fit in Python warns of."""
     rng = np.random.default_rng(2)
-    one, two = rng.random((2, rows))
     y = np.arange(rows) % classes
+    one, two = 0.25 + 0.25 * y + 0.25 * rng.random((2, rows))  # better than 0.5 on every row
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         Reconciler(losses={"t": costs}, **{"alpha": 0.01, "eta": 0.1} | given).fit(one, two, y)
@@ -52,6 +52,50 @@ def test_five_rows() -> None:
 
 def test_one_class() -> None:
     assert fitted(400, classes=1) == ["all 400 fitting rows have the same label, class 0"]
+
+
+MIXED_UP = "equal scores for all classes would have a better Brier score than {}: are the classes"
+
+
+def mixed_up(change: Any) -> list[str]:
+    """What a fit says of three classes, after a change to scores and labels that were right."""
+    rng = np.random.default_rng(3)
+    y = rng.integers(0, 3, 600)
+    sharp = 0.8 * np.eye(3)[y] + 0.2 * rng.dirichlet([1, 1, 1], 600)
+    one, two, y = change(sharp, 0.9 * sharp + 0.1 / 3, y)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        costs = [[0, 2, 6], [1, 0, 2], [3, 2, 0]]
+        Reconciler(losses={"t": costs}, alpha=0.01, eta=0.1).fit(one, two, y)
+    return [str(warning.message) for warning in caught]
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda one, two, y: (one, two, y), None),
+        (lambda one, two, y: (one, two[:, [2, 0, 1]], y), "model_2"),  # columns in another order
+        (lambda one, two, y: (one, two[::-1], y), "model_2"),  # rows in another order
+        (lambda one, two, y: (one, two, (y + 1) % 3), "model_1 and model_2"),  # classes
+        (lambda one, two, y: (one[:99], two[:99, ::-1], y[:99]), "few rows"),
+    ],
+)
+def test_classes_or_rows_in_another_order(change: Any, named: str | None) -> None:
+    told = mixed_up(change)
+    if named == "few rows":
+        assert [text.startswith("the fit uses only 99 rows") for text in told] == [True]
+    elif named is None:
+        assert told == []
+    else:
+        assert [text.startswith(MIXED_UP.format(named)) for text in told] == [True]
+
+
+def test_equal_scores_are_not_worse_than_equal_scores() -> None:
+    assert mixed_up(lambda one, two, y: (0 * one + 0.5, two, y))  # 3 / 4 > 2 / 3
+    half = np.full(400, 0.5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Reconciler(losses={"t": COSTS}, alpha=0.01, eta=0.1).fit(half, half, np.arange(400) % 2)
 
 
 @pytest.mark.parametrize("costs", [[[0, 0], [0, 0]], [[7, 7], [7, 7]], [[1, 4], [1, 4]]])

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redcal_spark.backends.spark.file_reader import FilePart, FileReader, groups_within, unreadable
@@ -39,6 +39,7 @@ def written(path: Path, rows: pa.Table, **options: Any) -> Path:
     return path
 
 
+@settings(deadline=None)  # a machine may be busy
 @given(st.lists(st.integers(0, 50), max_size=30), st.integers(1, 40))
 def test_every_row_group_is_in_one_part(sizes: list[int], number: int) -> None:
     class Group:

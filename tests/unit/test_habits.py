@@ -7,7 +7,7 @@ import inspect
 import re
 import textwrap
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -313,3 +313,21 @@ def test_examples_run(
     names["seen"] = pair().evaluate(one, two, y)
     exec(compile(code, name, "exec"), names)
     pyplot.close("all")
+
+
+def test_pandas_rows_in_another_order_are_refused() -> None:
+    one, two, y = (pd.Series(values, name="x") for values in rows())
+    assert len(Reconciler(**GIVEN).fit(one, two, y).log) == len(pair().log)
+    shuffled = two.sample(frac=1, random_state=1)
+    wrong = f"place 0 is 0 in one and {shuffled.index[0]} in the other; rows are paired by place"
+    fit = Reconciler(**GIVEN).fit
+    for given, named in (
+        ((one, shuffled, y), "the scores of model 1 and the scores of model 2 have different"),
+        ((one, two, y[shuffled.index]), "the scores of model 1 and the labels have different"),
+        ((pd.DataFrame({"model_1": one, "model_2": two}), y[shuffled.index]), "the data and the"),
+    ):
+        told = refused(InputError, partial(fit, *given))
+        assert named in told and wrong in told
+    assert "different indexes" in refused(InputError, lambda: pair().apply(one, shuffled))
+    Reconciler(**GIVEN).fit(one, shuffled.to_numpy(), y)  # whoever says so has looked
+    Reconciler(**GIVEN).fit(one.rename(str), two.rename(str), y.to_numpy())

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import zipfile
+from pathlib import Path
+
 import pytest
 from pyspark.errors import PySparkException
 
 from redcal_spark.backends.spark.errors import message_of, over_scratch
+from redcal_spark.backends.spark.hadoop import object_store_settings
 from redcal_spark.backends.spark.workers import of_worker
 from redcal_spark.errors import InputError, RunError, ScratchError, UsageError
 
@@ -161,3 +165,26 @@ def test_never_without_the_cause() -> None:
         assert said.endswith(": ValueError: odd")
     one_line = "[PYTHON_EXCEPTION] An exception: Traceback (most recent call last):\n  x\nOops: y\n"
     assert message_of(PySparkException(one_line)) == "[PYTHON_EXCEPTION] An exception: Oops: y"
+
+
+@pytest.mark.parametrize(
+    ("said", "way_out"),
+    [
+        ("Class org.apache.hadoop.fs.s3a.S3AFileSystem not found", "hadoop-aws:VERSION of its own"),
+        ("s3a.auth.NoAuthWithAWSException: No AWS Credentials", "set AWS_ACCESS_KEY_ID and"),
+    ],
+)
+def test_a_session_that_does_not_know_s3_has_a_way_out(said: str, way_out: str) -> None:
+    assert way_out in message_of(Exception(f"java.lang.RuntimeException: {said}"))
+
+
+def test_after_spark_submit_there_is_no_folder_of_jars(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There PySpark comes from a zip file, and the launcher has the packages."""
+    with zipfile.ZipFile(tmp_path / "pyspark.zip", "w") as file:
+        file.writestr("pyspark/__init__.py", "")
+    monkeypatch.setattr("pyspark.__file__", str(tmp_path / "pyspark.zip/pyspark/__init__.py"))
+    made = object_store_settings(["s3://lake/scores"], {"AWS_REGION": "eu-central-1"})
+    assert made["spark.hadoop.fs.s3a.endpoint.region"] == "eu-central-1"
+    assert "redcal.packages" not in made

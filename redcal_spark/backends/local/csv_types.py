@@ -15,7 +15,7 @@ import pyarrow.csv
 import pyarrow.dataset as ds
 
 from redcal_spark.backends.location import Location
-from redcal_spark.errors import InputError
+from redcal_spark.errors import InputError, SeparatorError
 
 SEEN_BYTES = 2**24  # of a CSV file, to tell the types of its columns
 
@@ -96,10 +96,13 @@ def _check_header(place: Location, path: PurePath, separator: str) -> None:
     header = start.splitlines()[0].decode("utf-8-sig", errors="replace")
     if separator not in header:
         likely = [s for s in ",;\t|" if s in header]
-        hint = f"; perhaps input.separator: {json.dumps(likely[0])}" if likely else ""
-        raise InputError(
+        hint = ""
+        if likely:
+            hint = f"; perhaps input.separator: {json.dumps(likely[0])} (all CSV files have one)"
+        raise SeparatorError(
             f"{file}: the first line has no {separator!r} between column names{hint}; "
-            f"it reads: {header[:100]}"
+            f"it reads: {header[:100]}",
+            likely[0] if likely else None,
         )
     refuse_repeated(file, next(csv.reader([header], delimiter=separator)))
 

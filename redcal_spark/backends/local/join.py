@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from redcal_spark.backends.inputs import Side, check_join, family, in_words, null_ids
+from redcal_spark.backends.inputs import Side, check_join, family, in_words, joined_name, null_ids
 from redcal_spark.backends.store import Table
-from redcal_spark.core.columns import value_of
 from redcal_spark.core.reading import EXAMPLES
 from redcal_spark.core.scan import BatchGroup, each_alone
+from redcal_spark.core.shown_values import value_of
 from redcal_spark.errors import InputError, JoinWarning
 
 # Ids of a family are looked up in one type.
@@ -37,7 +37,7 @@ class JoinedTable:
     def __init__(
         self, main: Table, sides: Sequence[Side], id: str, policy: Literal["error", "inner"]
     ):
-        self.name = main.name
+        self.name = joined_name(main, sides)
         self._main, self._sides, self._id, self._policy = main, sides, id, policy
         check_join(main, sides, id)
 

@@ -66,6 +66,8 @@ class DeltaRsStore(LocalSmallTables):
         if not self._there(place):
             other = elsewhere(name)
             hint = f"; {other}" if other else "" if place.is_address else looked_for(name)
+            if place.is_address and not self._there(place.bucket):
+                hint = f"; there is no {place.bucket.name}"
             raise InputError(f"{name}: no such file or folder{hint}")
         if not self._there(place.below("_delta_log"), folder=True):
             if version is not None:

@@ -22,6 +22,13 @@ UNREADABLE = (
 )
 # What a disk says, which Spark tells at the end of a long chain of causes.
 OF_DISKS = tuple(os.strerror(number) for number in (ENOSPC, EDQUOT, EROFS, EFBIG, EIO, EACCES))
+WAYS_OUT = {  # of a session that somebody else started
+    "S3AFileSystem not found": "; start Spark with --packages org.apache.hadoop:hadoop-aws:VERSION "
+    "of its own Hadoop",
+    "NoAuthWithAWSException": "; a session that is there already gets no storage_options: set "
+    "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or spark.hadoop.fs.s3a.access.key and "
+    ".secret.key",
+}
 
 
 def is_sparks(err: Exception) -> bool:
@@ -38,6 +45,8 @@ def message_of(err: Exception) -> str:
     text = first.strip().removesuffix("Traceback (most recent call last):").rstrip(": ")[:500]
     for cause in (last_line(str(err)), of_a_disk(err)):
         text = text if cause is None or cause in text else f"{text}: {cause}"
+    for sign, way_out in WAYS_OUT.items():
+        text += way_out if sign in text else ""
     return text
 
 

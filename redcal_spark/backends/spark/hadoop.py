@@ -49,9 +49,10 @@ def object_store_settings(names: Iterable[str], given: Options) -> dict[str, str
 
 
 def _hadoop() -> str:
-    """The version of Hadoop that came with PySpark."""
+    """The version of Hadoop that came with PySpark; none after `spark-submit`, from a zip file."""
     jars = Path(pyspark.__file__).parent / "jars"
-    found = (re.search(r"hadoop-client-api-([\d.]+)\.jar", jar.name) for jar in jars.iterdir())
+    there = jars.iterdir() if jars.is_dir() else ()
+    found = (re.search(r"hadoop-client-api-([\d.]+)\.jar", jar.name) for jar in there)
     return next((match[1] for match in found if match), "")
 
 

@@ -19,7 +19,7 @@ from pyspark.sql.functions import col, lit
 from redcal_spark.backends.comments import UNSAID, Comments
 from redcal_spark.backends.delta_protocol import UnsupportedTable
 from redcal_spark.backends.delta_types import unstorable
-from redcal_spark.backends.inputs import Side
+from redcal_spark.backends.inputs import Side, joined_name
 from redcal_spark.backends.local.delta_read import DeltaRsTable
 from redcal_spark.backends.local.files import FileTable
 from redcal_spark.backends.local.folders import beside
@@ -179,7 +179,7 @@ class SparkStore(SparkSmallTables):
         with explained(main.explain):
             frame = join_frames(main, sides, id, policy)
         return SparkTable(
-            main.name,
+            joined_name(main, sides),
             lambda: frame,
             lambda: {"kind": "join", "tables": [table.identity() for table in tables]},
         )

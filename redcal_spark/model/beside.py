@@ -1,0 +1,86 @@
+"""Some rows of several tables put together on their id, to guess what the columns are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from redcal_spark.core.columns import is_text
+from redcal_spark.errors import InputError
+from redcal_spark.model.guess import Guess, id_of
+from redcal_spark.settings import setting
+
+
+class Beside:
+    """Rows of a first table, with columns of others beside them.
+
+    id: what they were joined on, once they were.
+    """
+
+    def __init__(self, name: str, rows: pa.Table):
+        self.name, self.rows = name, rows
+        self.id: str | None = None
+        self._first = name
+        # of every column its table, None for the first, and its name there
+        self._origin: dict[str, tuple[str | None, str]] = {c: (None, c) for c in rows.schema.names}
+
+    def add(self, name: str, theirs: pa.Table, prefix: str) -> None:
+        """Put a table's columns beside the rows, under names of their own."""
+        id = self.id or self._common_id(name, theirs)
+        ours = _plain(self.rows.column(id))
+        place = pc.index_in(ours, value_set=_plain(theirs.column(id)))
+        if place.null_count == len(place):
+            raise InputError(
+                f"{self._first} and {name}: no {id!r} of the first rows is in both; describe them "
+                f"yourself: {setting('model_2')}: {{table: {name}, columns: ..., id: ...}}"
+            )
+        self.id, self.name = id, f"{self.name} joined with {name}"
+        self.rows = self.rows.filter(place.is_valid())
+        found = theirs.take(place.drop_null())
+        for column in theirs.schema.names:
+            if column != id:
+                self._origin[prefix + column] = (name, column)
+                self.rows = self.rows.append_column(prefix + column, found.column(column))
+
+    def own_names(self, columns: Sequence[str]) -> tuple[str, ...]:
+        """What columns are called in their table."""
+        return tuple(self._origin[column][1] for column in columns)
+
+    def table_of(self, columns: Sequence[str]) -> str | None:
+        """Which of the other tables has them; None: the first."""
+        return self._origin[columns[0]][0]
+
+    def check(self, known: Guess) -> None:
+        """Labels and split must be in the first table."""
+        for what, column in (("label", known.label), ("split", (known.split or (None,))[0])):
+            table = None if column is None else self._origin[column][0]
+            if table is not None:
+                raise InputError(
+                    f"the {what} seems to be {self._origin[str(column)][1]!r} of {table}: give the "
+                    "table with the labels first"
+                )
+
+    def _common_id(self, name: str, theirs: pa.Table) -> str:
+        common = [n for n in self.rows.schema.names if n in theirs.schema.names]
+        common = [n for n in common if _family(self.rows, n) == _family(theirs, n) is not None]
+        ours, _ = id_of(self.rows.select(common))
+        if ours is not None and id_of(theirs.select([ours]))[0] == ours:
+            return ours
+        raise InputError(
+            f"{self._first} and {name}: no column of both names every row once, as text or integer "
+            f"(columns: {', '.join(self.rows.schema.names)}; {', '.join(theirs.schema.names)})"
+        )
+
+
+def _family(rows: pa.Table, name: str) -> str | None:
+    kind = rows.schema.field(name).type
+    if is_text(kind):
+        return "text"
+    return "integer" if pa.types.is_integer(kind) else None
+
+
+def _plain(ids: pa.ChunkedArray) -> pa.Array:
+    kind = pa.string() if is_text(ids.type) else pa.int64()
+    return ids.cast(kind).combine_chunks()
