@@ -27,8 +27,9 @@ class Choice:
     rule: int | None
     candidates: list[dict[str, Any]]
     k: int
-    used: list[int]  # rows of each fold
-    before: tuple[Fraction, int]  # loss and rows in events without any patch
+    used: list[int]  # the weights of each fold's rows, added up
+    counted: int  # rows of both folds, each once
+    before: tuple[Fraction, int]  # loss and weight in events without any patch
 
     def problem(self, given: Problem) -> Problem:
         """The rule resolved anew on all rows."""
@@ -79,7 +80,8 @@ def take(problem: Problem, rows: Sequence[int]) -> Problem:
     f1, f2, y, *more = (
         [column[i] for i in rows] for column in (problem.f1, problem.f2, problem.y, *problem.more)
     )
-    return replace(problem, f1=f1, f2=f2, y=y, more=more)
+    w = None if problem.w is None else [problem.w[i] for i in rows]
+    return replace(problem, f1=f1, f2=f2, y=y, more=more, w=w)
 
 
 def with_rule(problem: Problem, eta: float, rule: int | None) -> Problem:
@@ -92,16 +94,17 @@ def with_rule(problem: Problem, eta: float, rule: int | None) -> Problem:
 
 
 def active(problem: Problem) -> set[int]:
-    """Rows in some event; all, if a calibration everywhere comes first."""
+    """Rows in some event; all, if a calibration everywhere comes first. Weight 0: not fitted."""
+    fitting = {i for i, w in enumerate(oracle.weights(problem)) if w}
     if problem.algorithm == "dc_then_redcal":
-        return set(range(len(problem.f1)))
-    return {i for *_, rows in oracle.Run(problem).all_events() for i in rows}
+        return fitting
+    return fitting & {i for *_, rows in oracle.Run(problem).all_events() for i in rows}
 
 
 def rescaled_loss(problem: Problem, models: Sequence[oracle.Grid]) -> Fraction:
     """Summed over rows, losses and models; each loss rescaled to [0, 1]."""
     total = Fraction(0)
-    labels = oracle.grid_labels(problem)
+    labels, weights = oracle.grid_labels(problem), oracle.weights(problem)
     for costs in problem.losses.values():
         flat = [oracle.exact(c) for row in costs for c in row]
         low, high = min(flat), max(flat)
@@ -109,10 +112,10 @@ def rescaled_loss(problem: Problem, models: Sequence[oracle.Grid]) -> Fraction:
             continue
         quantised = oracle.quantise_loss(costs)
         for f in models:
-            for row, y in zip(f, labels, strict=True):
+            for row, y, w in zip(f, labels, weights, strict=True):
                 action = oracle.argmin(oracle.action_scores(quantised, row))
                 for label, cost in zip(y, costs[action], strict=True):
-                    total += Fraction(label, ONE) * (oracle.exact(cost) - low) / (high - low)
+                    total += w * Fraction(label, ONE) * (oracle.exact(cost) - low) / (high - low)
     return total
 
 
@@ -120,13 +123,14 @@ def tune(
     given: Problem, ids: Sequence[Any] | None = None, tune_rows: int = 1_000_000
 ) -> Choice | None:
     """None: a fold is empty."""
-    known = hashes(given, ids)
+    known, weights = hashes(given, ids), oracle.weights(given)
     moving = active(replace(given, eta=0.01))
     k = 0
     while sum(known[i] < 2 ** (64 - k) for i in moving) > tune_rows:
         k += 1
     folds = [
-        [i for i, h in enumerate(known) if h < 2 ** (64 - k) and h % 2 == fold] for fold in (0, 1)
+        [i for i, h in enumerate(known) if h < 2 ** (64 - k) and h % 2 == fold and weights[i]]
+        for fold in (0, 1)
     ]
     if not all(folds):
         return None
@@ -141,26 +145,28 @@ def tune(
                 other = of_rows(own, given, folds[1 - fold])
                 after = oracle.replay(other, result.log)
                 loss += rescaled_loss(other, after)
-                known_fit = (len(own.f1), result.beta, result.m, len(result.log), result.status)
+                n = sum(oracle.weights(own))
+                known_fit = (n, result.beta, result.m, len(result.log), result.status)
                 fits.append((*known_fit, disputed(other, result.log)))
             candidates.append({"eta": eta, "rule": rule, "loss": loss, "fits": fits})
     best = min(candidates, key=lambda c: (c["loss"], -c["eta"], -(c["rule"] or 0)))
     some = take(given, sorted(folds[0] + folds[1]))
     loss = rescaled_loss(some, oracle.replay(some, []))
     before = loss, disputed(some)
-    used = [len(fold) for fold in folds]
-    return Choice(best["eta"], best["rule"], candidates, k, used, before)
+    used = [sum(weights[i] for i in fold) for fold in folds]
+    counted = sum(map(len, folds))
+    return Choice(best["eta"], best["rule"], candidates, k, used, counted, before)
 
 
 def disputed(problem: Problem, log: Sequence[oracle.Patch] = ()) -> int:
-    """Rows that are in some event after a log."""
+    """The weight of the rows that are in some event after a log."""
     run = oracle.Run(problem)
     for patch in log:
         run.replay(patch)
-    return len({i for *_, rows in run.all_events() for i in rows})
+    return run.mass(list({i for *_, rows in run.all_events() for i in rows}))
 
 
 def of_rows(fitted: Problem, given: Problem, rows: Sequence[int]) -> Problem:
     """A fold's parameters with the rows of another one."""
     some = take(given, rows)
-    return replace(fitted, f1=some.f1, f2=some.f2, y=some.y, more=some.more)
+    return replace(fitted, f1=some.f1, f2=some.f2, y=some.y, more=some.more, w=some.w)

@@ -120,7 +120,7 @@ class Case:
         if tuned is None:
             return None
         given = replace(self.given, eta="auto", beta=tuned.given_beta)
-        rows, gains = self.pair.rows, []
+        rows, gains = int(self.pair.effective), []
         for candidate in given.candidates:
             numbers = given.candidate(*candidate, rows).resolve(rows, self.d)
             gains.append((self._gain(numbers), numbers.m))

@@ -105,14 +105,16 @@ class HoldoutRows:
         return Interval(-rise.high, -rise.low, rise.confidence, rise.method)
 
     def in_units(self, rise: Interval, place: int) -> Interval:
-        """The change of a quantised loss in the user's units, which the grid rounds a little."""
-        loss, vectors = (
-            self.case.pair.losses[place],
-            self.paired is not None and self.paired.vectors,
-        )
-        more = 2 * loss.scale / (1 << loss.bits) * (loss.n_classes if vectors else 1)
-        low, high = loss.scale * rise.low - more, loss.scale * rise.high + more
-        return Interval(low, high, rise.confidence, rise.method)
+        """The change of a quantised loss in the user's units."""
+        wide, scale = self.off_the_grid(rise, place), self.case.pair.losses[place].scale
+        return Interval(scale * wide.low, scale * wide.high, wide.confidence, wide.method)
+
+    def off_the_grid(self, rise: Interval, place: int) -> Interval:
+        """For the change of a quantised loss that of the user's own costs, rescaled as it is."""
+        loss = self.case.pair.losses[place]
+        vectors = self.paired is not None and self.paired.vectors
+        more = Fraction(2 * (loss.n_classes if vectors else 1), 1 << loss.bits)
+        return Interval(rise.low - more, rise.high + more, rise.confidence, rise.method)
 
     @property
     def nothing(self) -> Interval:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, localcontext
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 
@@ -120,7 +121,7 @@ class Level:
         mean = sums.total / rows
         variance = (sums.squares * rows - sums.total**2) / (rows * (rows - 1))
         with localcontext(Context(prec=40)):
-            log = _decimal(4 / self.each).ln()
+            log = _log(4 / self.each)
             reach = (_decimal(2 * variance / rows) * log).sqrt()
             reach += _decimal(Fraction(7, 3) * within.length / (rows - 1)) * log
             half = Fraction(_outwards(reach, ROUND_CEILING)) + unit
@@ -148,6 +149,13 @@ def binomial(hits: int, rows: int, confidence: Fraction = CONFIDENCE, at_once: i
 
 def _together(at_once: int) -> str:
     return "" if at_once == 1 else f", {at_once:,} at once"
+
+
+@lru_cache(maxsize=64)
+def _log(x: Fraction) -> Decimal:
+    """To 40 digits; every interval of a certificate asks for the same one."""
+    with localcontext(Context(prec=40)):
+        return _decimal(x).ln()
 
 
 def _decimal(x: Fraction) -> Decimal:

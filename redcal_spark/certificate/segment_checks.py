@@ -13,8 +13,8 @@ from redcal_spark.certificate.intervals import Interval
 from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.history import Point
 from redcal_spark.core.metrics import Metrics
-from redcal_spark.core.segment_numbers import SegmentMetrics, read
-from redcal_spark.core.segments import Chosen, Segment, chosen
+from redcal_spark.core.segment_numbers import SegmentMetrics, all_rows, read
+from redcal_spark.core.segments import Chosen, chosen
 from redcal_spark.core.weights import Weights
 
 
@@ -27,16 +27,15 @@ def segments_of(names: Sequence[str], *histories: Sequence[Point]) -> Chosen | N
 
 def added_up(pair: Fitted, history: Sequence[Point]) -> Iterator[str]:
     """Contradictions: of every column the sums of all values are those of all rows."""
-    losses, models = pair.losses, pair.columns.n_models
+    losses = pair.losses
     for point in history:
         totals = point.totals
         if totals.segments is None:
             yield f"after {point.steps} patches there are no sums of segments"
             continue
         whole = Metrics(totals, losses)
-        for column, known in zip(pair.columns.segments, totals.segments.sums, strict=True):
-            sums = [sum(numbers) for numbers in zip(*known.values(), strict=True)]
-            one = SegmentMetrics(Segment(column, "value"), sums, losses, models)
+        for number, column in enumerate(pair.columns.segments):
+            one = all_rows(totals.segments, pair.rules, number)
             same = one.rows == totals.rows and one.counted == totals.counted
             same = same and all(one.brier(i) == whole.brier(i) for i in whole.models)
             same = same and all(
@@ -78,15 +77,18 @@ class SegmentRows:
 
     def checks(self, held: HoldoutRows) -> Iterator[Check]:
         """Per column, loss and model: by how much the loss of some segment rose at most."""
-        metrics = read(held.points[-1].totals, self.chosen, self.case.pair.losses)
+        stages = self.stages(held)
         limit = "alpha" if self.bound else "nothing"
         for column in self.case.pair.columns.segments:
-            own = [one for one in metrics if one.segment.column == column]
+            own = [both for both in stages if both[1].segment.column == column]
+            silent = sum(one.column == column for one in self.chosen) > len(own)
             for place, loss in enumerate(self.case.pair.losses.losses):
                 for model in self.models:
-                    rises = [self.rise(held, one, place, model) for one in own]
+                    rises = [self.rise(held, *both, place, model) for both in own]
                     worst = rises.index(max(rises, key=lambda rise: rise[0]))
-                    low, high = (max(r[1].ends[end] for r in rises) for end in (0, 1))
+                    ends = [rise[1].ends for rise in rises]
+                    ends += [self.unknown(held, place).ends] if silent else []
+                    low, high = (max(each) for each in zip(*ends, strict=True))
                     first = rises[worst][1]
                     yield of_holdout(
                         "segment_loss",
@@ -97,23 +99,39 @@ class SegmentRows:
                         self.bound,
                         uncovered=None if self.case.steps[model - 1] else UNCHANGED,
                         undecided=held.undecided,
-                        why=f"most in {own[worst].segment}",
+                        why=f"most in {own[worst][1].segment}",
                         loss=loss.name,
                         model=model,
                         interval=Interval(low, high, first.confidence, first.method),
                         scale=loss.scale,
                     )
 
+    def stages(self, held: HoldoutRows) -> list[tuple[SegmentMetrics, SegmentMetrics]]:
+        """The segments that have holdout rows, before the first and after the last patch."""
+        first, last = (
+            read(held.points[place].totals, self.chosen, self.case.pair.losses) for place in (0, -1)
+        )
+        return list(zip(first, last, strict=True))
+
     def rise(
-        self, held: HoldoutRows, one: SegmentMetrics, place: int, model: int
+        self, held: HoldoutRows, old: SegmentMetrics, new: SegmentMetrics, place: int, model: int
     ) -> tuple[Fraction, Interval]:
-        """What a segment's loss changed by, and its interval: anything, of fewer than 2 rows."""
-        within, sums = held.loss_within(place), one.moments(place, model)
-        measured = sums.total * within.unit / one.rows
-        if one.counted < 2:
-            most = within.length / 2 / held.heaviest
-            return measured, Interval(-most, most, 1 - held.level.delta, "fewer than 2 rows")
+        """What a segment's loss changed by, exactly, and its interval, in units of the rescaled
+        loss.
+        """
+        change = new.decision_loss(place, model) - old.decision_loss(place, model)
+        measured = change / (new.losses[place].scale or 1)
+        if new.counted < 2:
+            return measured, self.unknown(held, place)
         weights = None
         if held.weights is not None:
-            weights = Weights(one.counted, one.squares, held.heaviest)
-        return measured, held.level.mean(sums, within, one.rows, weights)
+            weights = Weights(new.counted, new.squares, held.heaviest)
+        sums = new.moments(place, model)
+        interval = held.level.mean(sums, held.loss_within(place), new.rows, weights)
+        return measured, held.off_the_grid(interval, place)
+
+    def unknown(self, held: HoldoutRows, place: int) -> Interval:
+        """Of fewer than 2 rows: anything."""
+        most = held.loss_within(place).length / 2 / held.heaviest
+        anything = Interval(-most, most, 1 - held.level.delta, "fewer than 2 rows")
+        return held.off_the_grid(anything, place)

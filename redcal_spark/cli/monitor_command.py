@@ -92,7 +92,8 @@ def _masses(monitored: Monitored) -> Table:
     table.add_column("")
     for each in monitored.masses:
         actions = monitored.pair.losses[monitored.pair.losses.place(each.loss)].actions
-        name = f"{each.loss}: {actions[each.a1]} / {actions[each.a2]}"
+        event = f"{actions[each.a1]} / {actions[each.a2]}" if each.rows else "none"
+        name = f"{each.loss}: {event}"
         bounds = share_text(eta), share_text(2 * eta)
         share = share_text(each.share)
         table.add_row(

@@ -72,11 +72,15 @@ def candidates_table(tuning: Tuning) -> Table:
 def advice(tuning: Tuning, options: argparse.Namespace) -> list[str]:
     """What the numbers are of, and what to do."""
     tuned, given = tuning.tuned, tuning.given
-    some = "" if tuned.level == 0 else f" of {tuned.fit_rows:,}, chosen by a hash"
+    rows, fit_rows = tuned.rows, tuned.fit_rows
+    if tuned.counts is not None:
+        rows, fit_rows = tuned.counts.used, tuned.counts.fit_rows
+    some = "" if tuned.level == 0 else f" of {fit_rows:,}, chosen by a hash"
+    weighted = "" if tuned.counts is None else "; rows count by their weights"
     lines = [
         "",
-        f"Each candidate was fitted on half of {tuned.rows:,} fitting rows{some}, and tried on the "
-        "other half. Losses are rescaled to [0, 1].",
+        f"Each candidate was fitted on half of {rows:,} fitting rows{some}, and tried on the "
+        f"other half{weighted}. Losses are rescaled to [0, 1].",
         f"recommended: eta {tuning.eta:g}, beta {tuning.beta:g} ({_rule(tuning.chosen)})",
     ]
     if tuned.before.loss <= tuning.chosen.loss:

@@ -33,9 +33,6 @@ def missing_keys(data: Mapping[str, Any]) -> Iterator[Refusal]:
     needed = algorithm in ("redcal", "decision_calibration", "dc_then_redcal")
     if needed and not data.get("losses"):
         yield ("losses",), f"is required for {algorithm}"
-    tunes = as_mapping(data.get("reconcile")).get("eta") == "auto"
-    if tunes and as_mapping(data.get("input")).get("weight") is not None:
-        yield ("reconcile", "eta"), "auto is not there with input.weight yet; give it a number"
     output = as_mapping(data.get("output"))
     merges, id = output.get("mode") == "merge", as_mapping(data.get("input")).get("id")
     if merges and id is None:

@@ -44,6 +44,11 @@ class Fitted:
     weights: Weights | None = None  # of the fitting rows, whose sum is `rows`
 
     @property
+    def counted(self) -> int:
+        """The rows that it was fitted on, whatever their weights."""
+        return self.rows if self.weights is None else self.weights.rows
+
+    @property
     def effective(self) -> Fraction:
         """As many rows of equal weight would say as much as those it was fitted on."""
         if self.weights is None:

@@ -7,7 +7,7 @@ bits are 0, so that the rows with a hash below 2^(64 - k) are those of level k a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -19,9 +19,11 @@ from redcal_spark.core.columns import Layout
 from redcal_spark.core.fixed_point import Ints, Mask
 from redcal_spark.core.kernel import BlockScan, Rules
 from redcal_spark.core.losses import LossFamily
+from redcal_spark.core.metrics import Totals
 from redcal_spark.core.responses import Actions
 from redcal_spark.core.splits import hash_bytes, hash_column
 from redcal_spark.core.sums import DecisionSums, cell_label_sums
+from redcal_spark.core.weights import squares_by, squares_of, summed
 from redcal_spark.errors import InputError
 from redcal_spark.settings import setting
 
@@ -75,15 +77,19 @@ def chosen(codes: Codes, fold: int, level: int) -> Mask:
 
 @dataclass(frozen=True, eq=False)
 class Folds:
-    """Fitting rows by their code: how many, how many of them are active.
+    """Fitting rows by their code: how many, how many of them are active, whatever their weights.
 
     labels: of the rows that are not active, by code: model x cell x class. They stay as they are,
     so that these sums are all that is needed of them.
+    weights, squares: the sums of the weights, and of their squares in two parts; None where every
+    row counts once.
     """
 
     rows: Ints
     active: Ints
     labels: dict[int, Ints] = field(default_factory=dict)
+    weights: Ints | None = None
+    squares: Ints | None = None
 
     @classmethod
     def of(cls, block: Block, actions: list[Actions], kept: BlockScan, losses: LossFamily) -> Folds:
@@ -97,13 +103,23 @@ class Folds:
             - _label_sums(active, kept.classified[0], code, losses)
             for code in np.flatnonzero(rows > moving).tolist()
         }
-        return cls(rows.astype(np.int64), moving.astype(np.int64), labels)
+        counts = rows.astype(np.int64), moving.astype(np.int64)
+        w = block.w
+        if w is None:
+            return cls(*counts, labels)
+        heavy = summed(block.fold, np.ones(len(w), np.int64), CODES, w)
+        return cls(*counts, labels, heavy, squares_by(block.fold, w, CODES))
 
     def __add__(self, other: Folds) -> Folds:
         labels = dict(self.labels)
         for code, more in other.labels.items():
             labels[code] = labels[code] + more if code in labels else more
-        return Folds(self.rows + other.rows, self.active + other.active, labels)
+        rows, active = self.rows + other.rows, self.active + other.active
+        if self.weights is None or other.weights is None:
+            return Folds(rows, active, labels)
+        assert self.squares is not None and other.squares is not None
+        heavy, squares = self.weights + other.weights, self.squares + other.squares
+        return Folds(rows, active, labels, heavy, squares)
 
     def level(self, most: int) -> int:
         """The least that leaves at most so many active rows."""
@@ -111,8 +127,17 @@ class Folds:
         return int(np.count_nonzero(left > most))  # from level to level fewer are left
 
     def used(self, counts: Ints, fold: int, level: int) -> int:
-        """Of `rows` or `active`: those of a fold, from a level on."""
+        """Of `rows`, `active` or `weights`: those of a fold, from a level on."""
         return int(counts.reshape(-1, len(FOLDS))[level:, fold].sum())
+
+    def totals(self, whole: Totals, fold: int, level: int) -> Totals:
+        """What a fit asks of the totals of a fold, from a level on: rows and weights."""
+        rows = self.used(self.rows, fold, level)
+        if self.weights is None or self.squares is None or whole.weights is None:
+            return replace(whole, rows=rows)
+        squares = squares_of([self.used(part, fold, level) for part in self.squares])
+        weights = replace(whole.weights, rows=rows, squares=squares)
+        return replace(whole, rows=self.used(self.weights, fold, level), weights=weights)
 
     def resting(self, fold: int, level: int, d: int, rules: Rules) -> DecisionSums:
         """Of the rows that are not active, of a fold, from a level on."""
@@ -124,13 +149,16 @@ class Folds:
 
     def to_arrays(self, prefix: str) -> dict[str, Array]:
         arrays = {f"{prefix}rows": self.rows, f"{prefix}active": self.active}
+        if self.weights is not None and self.squares is not None:
+            arrays |= {f"{prefix}weights": self.weights, f"{prefix}squares": self.squares}
         return arrays | {f"{prefix}labels.{code}": sums for code, sums in self.labels.items()}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Array], prefix: str) -> Folds:
         start = f"{prefix}labels."
         labels = {int(n.removeprefix(start)): a for n, a in arrays.items() if n.startswith(start)}
-        return cls(arrays[f"{prefix}rows"], arrays[f"{prefix}active"], labels)
+        weights, squares = (arrays.get(f"{prefix}{name}") for name in ("weights", "squares"))
+        return cls(arrays[f"{prefix}rows"], arrays[f"{prefix}active"], labels, weights, squares)
 
 
 def of_fold(scan: BlockScan, fold: int, level: int) -> BlockScan:
@@ -145,6 +173,6 @@ def of_fold(scan: BlockScan, fold: int, level: int) -> BlockScan:
 def _label_sums(block: Block, actions: list[Actions], code: int, losses: LossFamily) -> Ints:
     assert block.fold is not None and block.y is not None
     index = np.flatnonzero(block.fold == code)
-    y = block.y.take(index, axis=0)
-    sums = [cell_label_sums(a.take(index, axis=1), y, block.n_classes, losses) for a in actions]
-    return np.stack(sums)
+    y, w = block.y.take(index, axis=0), None if block.w is None else block.w.take(index)
+    d = block.n_classes
+    return np.stack([cell_label_sums(a.take(index, axis=1), y, d, losses, w) for a in actions])

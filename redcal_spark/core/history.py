@@ -166,8 +166,8 @@ def _advance(
     within: Range = NOWHERE,
 ) -> Totals:
     """Apply a segment; returns what it changed."""
-    index = rows.may_touch(segment[0])
-    before = _measure(rows, index, tracker)
+    index, model = rows.may_touch(segment[0]), segment[0].model
+    before = _measure(rows, index, model, tracker)
 
     def act() -> None:
         for patch in segment:
@@ -176,12 +176,15 @@ def _advance(
 
     if pairing is None:
         act()
-        return _measure(rows, index, tracker) - before
+        return _measure(rows, index, model, tracker) - before
     paired = pairing.change(segment, within, rows, index, act)
-    return replace(_measure(rows, index, tracker) - before, paired=paired)
+    return replace(_measure(rows, index, model, tracker) - before, paired=paired)
 
 
-def _measure(rows: Rows, index: Index, tracker: SegmentTracker | None) -> Totals:
+def _measure(rows: Rows, index: Index, model: int, tracker: SegmentTracker | None) -> Totals:
+    """model: that is patched: what segments have of the others stays as it is."""
     known = [a.take(index, axis=1) for a in rows.actions], rows.events.take(index, axis=2)
     totals = measure(rows.current(index), rows.rules, known)
-    return totals if tracker is None else replace(totals, segments=tracker.sums(rows, index))
+    if tracker is None:
+        return totals
+    return replace(totals, segments=tracker.sums(rows, index, model))

@@ -104,7 +104,7 @@ class Loss:
         unit = math.lcm(*(cost.denominator for line in self.exact_costs for cost in line))
         return [[int(cost * unit) for cost in line] for line in self.exact_costs], unit
 
-    @property
+    @cached_property
     def scale(self) -> Fraction:
         """User's units per unit of the rescaled loss (0 for a constant loss)."""
         flat = [c for row in self.exact_costs for c in row]

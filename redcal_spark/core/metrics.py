@@ -117,12 +117,14 @@ def measure(
     rules: Rules,
     known: Classified | None = None,
     counts: Sequence[Ints] | None = None,
+    brier: tuple[int, ...] | None = None,
     *,
     audit: bool = False,
 ) -> Totals:
     """The totals of labelled rows.
 
-    known: their actions and events; counts: rows of every event. Both where they were computed.
+    known: their actions and events; counts: rows of every event; brier: the sums of squared
+    errors. All of them where they were computed.
     """
     assert block.y is not None
     losses, d, y, w = rules.losses, block.n_classes, block.y, block.w
@@ -131,7 +133,7 @@ def measure(
     counts = event_counts(events, losses, w) if counts is None else counts
     return Totals(
         block.weight,
-        tuple(brier_sum(f, y, w) for f in block.f),
+        tuple(brier_sum(f, y, w) for f in block.f) if brier is None else brier,
         tuple(pairs),
         tuple(counts),
         different,

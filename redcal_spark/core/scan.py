@@ -15,7 +15,7 @@ from redcal_spark.core.folds import Folds, fold_codes
 from redcal_spark.core.kernel import BlockScan, Rules, classify, scan
 from redcal_spark.core.metrics import Totals, measure
 from redcal_spark.core.reading import BadRows, Reading, read
-from redcal_spark.core.segment_numbers import of_scan, without
+from redcal_spark.core.segment_numbers import all_rows, of_scan, without
 from redcal_spark.core.segments import Coded
 from redcal_spark.core.splits import Split
 from redcal_spark.core.weights import Weights
@@ -170,11 +170,12 @@ class Scanner:
         known = classify(block, self.rules)
         kept = None if self.audit else scan(block, self.rules, self.everywhere, known)
         counts = None if kept is None else kept.counts
-        totals = measure(block, self.rules, known, counts, audit=self.audit)
+        sums = of_scan(block, known[0], self.rules.losses, segments) if segments else None
+        brier = None if sums is None else all_rows(sums, self.rules).briers
+        totals = measure(block, self.rules, known, counts, brier, audit=self.audit)
         if block.w is not None:
             totals = replace(totals, weights=Weights.of(block.w))
-        if segments:
-            sums = of_scan(block, known[0], self.rules.losses, segments)
+        if sums is not None:
             totals = replace(totals, segments=sums)
         if kept is None:
             return SplitResult(totals)

@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from redcal_spark.core.blocks import Block
 from redcal_spark.core.buffers import Buffers
-from redcal_spark.core.fixed_point import BITS, ONE, Grid, Ints
-from redcal_spark.core.kernel import Index, chunks
+from redcal_spark.core.fixed_point import BITS, ONE, Floats, Grid, Ints
+from redcal_spark.core.kernel import Index, Rules, chunks
 from redcal_spark.core.losses import Loss, LossFamily
 from redcal_spark.core.metrics import Totals
 from redcal_spark.core.paired import Moments, loss_changes, loss_range
 from redcal_spark.core.responses import Actions
 from redcal_spark.core.rows import Rows
-from redcal_spark.core.segments import ROWS, Chosen, Coded, Segment, SegmentSums, table
-
-Numbers = list[npt.NDArray[Any] | Literal["rows"] | None]
+from redcal_spark.core.segments import (
+    PART,
+    ROWS,
+    Chosen,
+    Coded,
+    Number,
+    Parts,
+    Segment,
+    SegmentSums,
+    Some,
+    coded_hashes,
+    table,
+)
 
 
 def of_scan(
@@ -29,32 +39,42 @@ def of_scan(
 ) -> SegmentSums:
     """The sums of rows as they were read: no patch has changed anything."""
     none = len(losses) * len(block.f)
-    standing = _standing(block, actions, losses)
+    standing = _standing(block, actions, losses, range(len(block.f)))
     return table(columns, [*standing, *[None] * none], block.w, [None] * 2 * none)
 
 
-def _standing(block: Block, actions: Sequence[Actions], losses: LossFamily) -> Numbers:
-    """Per row: itself, its weight, whether not all models decide alike, Brier scores, and costs."""
+def _standing(
+    block: Block, actions: Sequence[Actions], losses: LossFamily, models: Collection[int]
+) -> list[Number]:
+    """Per row: itself, its weight, whether not all models decide alike, Brier scores, and costs.
+
+    models: places of those that are looked at; of the others Brier scores and costs are None.
+    """
     assert block.y is not None
     first, *others = actions
     apart = [
-        np.logical_or.reduce([a[place] != first[place] for a in others]).astype(np.int64)
+        np.logical_or.reduce([a[place] != first[place] for a in others])
         for place in range(len(losses))
     ]
-    briers = [_brier(f, block.y) for f in block.f]
+    briers = [_brier(f, block.y) if i in models else None for i, f in enumerate(block.f)]
     costs = [
-        _cost(loss, a[place], block.y) for a in actions for place, loss in enumerate(losses.losses)
+        _cost(loss, own[place], block.y) if i in models else None
+        for i, own in enumerate(actions)
+        for place, loss in enumerate(losses.losses)
     ]
     return [ROWS, ROWS if block.w is None else block.w, *apart, *briers, *costs]
 
 
-def _brier(f: Grid, y: Grid) -> npt.NDArray[Any]:
+def _brier(f: Grid, y: Grid) -> Number:
     """Per row the squared error, in units of 2^-52."""
     if y.ndim == 1:
         squares = _squares(f)
-        if squares is not None:
-            label = f.take(np.arange(0, f.size, f.shape[1]) + y).astype(np.int64)
-            return squares - 2 * ONE * label + ONE * ONE
+        if squares is not None:  # and what follows is below 2^53, too
+            label = f.take(np.arange(0, f.size, f.shape[1]) + y).astype(np.float64)
+            label *= -2 * ONE
+            squares += label
+            squares += ONE * ONE
+            return Parts.of(squares)
     error = f.astype(np.int64)
     if y.ndim == 2:
         error -= y
@@ -68,28 +88,36 @@ def _brier(f: Grid, y: Grid) -> npt.NDArray[Any]:
     return exact
 
 
-def _squares(f: Grid) -> Ints | None:
-    """Per row the sum of squares by float64, which is exact while it is below 2^53; else None."""
-    total, ones = np.empty(len(f)), np.ones(f.shape[1])
+def _squares(f: Grid) -> Floats | None:
+    """Per row the sum of squares by float64, which is exact while it is up to 2^52; else None."""
+    total = np.empty(len(f))
     with Buffers.borrowed() as buffers:
         for part in chunks(len(f), f.shape[1]):
-            some = f[part]
-            near = buffers.array("squares", some.shape, np.float64)
-            np.multiply(some, some, out=near, dtype=np.float64)
-            np.dot(near, ones, out=total[part])
-    return total.astype(np.int64) if float(total.max(initial=0)) < 2.0**53 else None
+            some = buffers.array("squares", f[part].shape, np.float64)
+            some[:] = f[part]
+            np.einsum("ij,ij->i", some, some, out=total[part])
+    return total if float(total.max(initial=0)) <= 2.0**52 else None
 
 
-def _cost(loss: Loss, actions: Actions, y: Grid) -> npt.NDArray[Any]:
+def _cost(loss: Loss, actions: Actions, y: Grid) -> Number:
     """Per row what its action costs, in whole parts of the user's unit times 2^-26."""
     whole, _ = loss.whole_costs
-    largest = max(abs(cost) for line in whole for cost in line)
-    wide = largest * ONE * (1 if y.ndim == 1 else loss.n_classes) >= 1 << 62
-    costs = np.array(whole, object if wide else np.int64)
     if y.ndim == 1:
         cells = actions.astype(np.intp) * loss.n_classes + y
-        return np.asarray((costs * ONE).reshape(-1).take(cells))
+        tables = _tables([cost for line in whole for cost in line])
+        return Parts(tuple(table.take(cells) for table in tables), ONE)
+    largest = max(abs(cost) for line in whole for cost in line)
+    wide = largest * ONE * loss.n_classes >= 1 << 62
+    costs = np.array(whole, object if wide else np.int64)
     return np.asarray((costs[actions] * y).sum(axis=1))
+
+
+def _tables(numbers: Sequence[int]) -> Iterator[Floats]:
+    """Integers of any size in parts of 32 bits, lowest first; the last part has the sign."""
+    while max(map(abs, numbers)) >= 1 << PART:
+        yield np.array([x & (1 << PART) - 1 for x in numbers], np.float64)
+        numbers = [x >> PART for x in numbers]
+    yield np.array(numbers, np.float64)
 
 
 class SegmentTracker:
@@ -102,36 +130,29 @@ class SegmentTracker:
         assert block.s is not None
         self._first = [actions.copy() for actions in rows.actions]
         self._heaviest = heaviest
-        self._columns = []
-        for codes in block.s.T:
-            hashes, places = np.unique(codes, return_inverse=True)
-            self._columns.append(Coded(places, hashes, ()))
+        self._columns = [coded_hashes(np.ascontiguousarray(codes)) for codes in block.s.T]
 
-    def sums(self, rows: Rows, index: Index) -> SegmentSums:
-        """Of some rows as they stand now."""
-        block, losses = rows.current(index), rows.rules.losses
-        assert block.y is not None
+    def sums(self, rows: Rows, index: Index, model: int) -> SegmentSums:
+        """Of some rows as they stand now; of all that one model has of its own, this model's."""
+        block, losses, own = rows.current(index), rows.rules.losses, model - 1
         now = [a.take(index, axis=1) for a in rows.actions]
-        first = [a.take(index, axis=1) for a in self._first]
-        moved: Numbers = []
-        z: list[Ints] = []
-        for old, new in zip(first, now, strict=True):
-            for place, loss in enumerate(losses.losses):
-                hit = np.flatnonzero(old[place] != new[place])
-                here = np.zeros(len(index), np.int64)
-                here[hit] = 1
-                moved.append(here)
-                changes = np.zeros(len(index), np.int64)
-                if self._heaviest is not None and len(hit):
-                    within = loss_range(loss, block.y.ndim == 2).times(self._heaviest)
-                    w = None if block.w is None else block.w[hit]
-                    changes[hit] = loss_changes(
-                        loss, old[place][hit], new[place][hit], block.y[hit], w, within
-                    )
-                z.append(changes)
-        weighted = _standing(block, now, losses) + moved
+        none: list[Number] = [None for _ in range(len(losses) * len(now))]
+        moved, totals, squares = none.copy(), none.copy(), none.copy()
+        first = self._first[own].take(index, axis=1)
+        for place, loss in enumerate(losses.losses):
+            hit, here = np.flatnonzero(first[place] != now[own][place]), own * len(losses) + place
+            moved[here] = Some(hit, np.ones(len(hit), np.bool_))
+            if self._heaviest is not None:
+                z = self._changes(block.take(hit), loss, first[place][hit], now[own][place][hit])
+                totals[here], squares[here] = Some(hit, z), Some(hit, z * z)
+        standing = _standing(block, now, losses, (own,))
         columns = [column.take(index) for column in self._columns]
-        return table(columns, weighted, block.w, [*z, *(x * x for x in z)])
+        return table(columns, standing + moved, block.w, totals + squares)
+
+    def _changes(self, block: Block, loss: Loss, old: Actions, new: Actions) -> Ints:
+        assert block.y is not None and self._heaviest is not None
+        within = loss_range(loss, block.y.ndim == 2).times(self._heaviest)
+        return loss_changes(loss, old, new, block.y, block.w, within)
 
 
 # --- what people read -----------------------------------------------------------------------------
@@ -176,6 +197,10 @@ class SegmentMetrics:
     def brier_sum(self, model: int) -> int:
         return self.sums[3 + len(self.losses) + model - 1]
 
+    @property
+    def briers(self) -> tuple[int, ...]:
+        return tuple(self.brier_sum(model) for model in range(1, self.models + 1))
+
     def brier(self, model: int) -> Fraction:
         return Fraction(self.brier_sum(model), self.rows << 2 * BITS)
 
@@ -198,6 +223,12 @@ class SegmentMetrics:
         """Of the changes of a loss, row by row; only of holdout rows."""
         start = self._costs + 2 * self._cells
         return Moments(self._at(start, model, loss), self._at(start + self._cells, model, loss))
+
+
+def all_rows(sums: SegmentSums, rules: Rules, column: int = 0) -> SegmentMetrics:
+    """What the sums of a column say of all rows, whatever their values."""
+    whole = [sum(numbers) for numbers in zip(*sums.sums[column].values(), strict=True)]
+    return SegmentMetrics(Segment("", "value"), whole, rules.losses, rules.models)
 
 
 def read(totals: Totals, chosen: Chosen, losses: LossFamily) -> list[SegmentMetrics]:

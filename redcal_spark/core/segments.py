@@ -19,12 +19,13 @@ import pyarrow.compute as pc
 
 from redcal_spark.core.additive import Additive
 from redcal_spark.core.cells import cell_hashes
-from redcal_spark.core.fixed_point import Ints
+from redcal_spark.core.fixed_point import Floats, Ints
 from redcal_spark.errors import InputError
 
 MOST = 200  # values of a column that are told apart, the remainder included
 TOO_MANY = 100_000  # values that a scan counts at most
 ROWS: Literal["rows"] = "rows"
+PART = 32  # bits of a number that are added up at once
 
 Places = npt.NDArray[Any]  # of every row, which of the values it has
 
@@ -50,6 +51,32 @@ class Segment:
 
 
 @dataclass(frozen=True)
+class Parts:
+    """A number a row in parts: the lowest 32 bits as float64, the next, and so on."""
+
+    parts: tuple[Floats, ...]
+    unit: int = 1
+
+    @classmethod
+    def of(cls, x: Floats) -> Parts:
+        """Of integers below 2^53 and not below 0."""
+        high, low = _cut(x, PART)
+        return cls((low, high))
+
+
+@dataclass(frozen=True)
+class Some:
+    """A number of some rows, by their index; of the others it is 0."""
+
+    rows: npt.NDArray[np.intp]
+    numbers: npt.NDArray[Any]
+
+
+# Of every row: ROWS is 1, None is 0.
+Number = npt.NDArray[Any] | Parts | Some | Literal["rows"] | None
+
+
+@dataclass(frozen=True)
 class Coded:
     """A column of a batch: per row the place of its value, per value its hash and its text."""
 
@@ -63,6 +90,13 @@ class Coded:
     @property
     def codes(self) -> Ints:
         return self.hashes.take(self.places)
+
+
+def coded_hashes(codes: Ints) -> Coded:
+    """Values of which only the hashes are known."""
+    known = pa.array(codes).dictionary_encode()
+    places = known.indices.to_numpy().astype(np.intp)
+    return Coded(places, known.dictionary.to_numpy(), ())
 
 
 def coded(column: pa.Array) -> Coded:
@@ -146,8 +180,13 @@ def _joined(
 def by_value(places: Places, size: int, x: npt.NDArray[Any], w: Ints | None) -> list[int]:
     """Sums of integers by the place of their row, each counted w times: exact, whatever their size.
 
-    float64 holds what is added up: integers are cut into pieces so small that it does.
+    x: integers of any size, as int64, float64 or objects; or bool. float64 holds what is added up:
+    integers are cut into pieces so small that it does.
     """
+    if x.dtype == np.bool_:
+        hit = np.flatnonzero(x)
+        some = None if w is None else w.take(hit)
+        return [int(n) for n in np.bincount(places.take(hit), some, size).tolist()]
     if x.dtype == object:
         totals = [0] * size
         for place, value in zip(places.tolist(), (x if w is None else x * w).tolist(), strict=True):
@@ -157,23 +196,31 @@ def by_value(places: Places, size: int, x: npt.NDArray[Any], w: Ints | None) -> 
     totals, shift, rest = [0] * size, 0, x
     while True:
         last = not len(rest) or max(int(rest.max()), -int(rest.min())) < 1 << bits
-        part = rest if last else rest & (1 << bits) - 1
+        high, part = (None, rest) if last else _cut(rest, bits)
         sums = np.bincount(places, part if w is None else part * w.astype(np.float64), size)
         totals = [a + (int(b) << shift) for a, b in zip(totals, sums.tolist(), strict=True)]
-        if last:
+        if high is None:
             return totals
-        rest, shift = rest >> bits, shift + bits
+        rest, shift = high, shift + bits
+
+
+def _cut(x: npt.NDArray[Any], bits: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """The upper part of integers, and their lowest bits."""
+    if x.dtype != np.float64:
+        return x >> bits, x & (1 << bits) - 1
+    high = np.floor(x * 2.0**-bits)
+    return high, x - high * 2.0**bits
 
 
 def table(
     columns: Sequence[Coded],
-    numbers: Sequence[npt.NDArray[Any] | Literal["rows"] | None],
+    numbers: Sequence[Number],
     w: Ints | None,
-    plain: Sequence[npt.NDArray[Any] | None] = (),
+    plain: Sequence[Number] = (),
 ) -> SegmentSums:
     """How many rows every value has, and the sums of numbers a row; values without rows have none.
 
-    numbers: count w times; ROWS is 1 for every row, None is 0. plain: as they are.
+    numbers: count w times. plain: as they are.
     """
     sums: list[dict[int, list[int]]] = []
     texts: list[dict[int, str | None]] = []
@@ -193,13 +240,29 @@ def table(
 def _line(
     places: Places,
     counted: list[int],
-    x: npt.NDArray[Any] | Literal["rows"] | None,
+    x: Number,
     w: Ints | None,
 ) -> list[int]:
     if x is None:
         return [0] * len(counted)
     if isinstance(x, str):
         return counted if w is None else by_value(places, len(counted), w, None)
+    if isinstance(x, Parts):
+        few = w is None and len(places) <= 1 << 53 - PART  # float64 adds these up as they are
+        lines = [
+            np.bincount(places, part, len(counted)).tolist()
+            if few
+            else by_value(places, len(counted), part, w)
+            for part in x.parts
+        ]
+        units = [x.unit << PART * place for place in range(len(lines))]
+        return [
+            sum(unit * int(total) for unit, total in zip(units, totals, strict=True))
+            for totals in zip(*lines, strict=True)
+        ]
+    if isinstance(x, Some):
+        some = None if w is None else w.take(x.rows)
+        return by_value(places.take(x.rows), len(counted), x.numbers, some)
     return by_value(places, len(counted), x, w)
 
 

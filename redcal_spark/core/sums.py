@@ -220,9 +220,10 @@ def decision_sums(rows: Rows, log: Iterable[Patch] = ()) -> DecisionSums:
         rows.apply(patch)
     rows.settle()
     d, losses = rows.f[0].shape[1], rows.rules.losses
-    labels = tuple(cell_label_sums(actions, rows.y, d, losses) for actions in rows.actions)
-    disputed = int(np.count_nonzero((rows.events != losses.no_event).any(axis=(0, 1))))
-    return DecisionSums(labels, disputed)
+    labels = tuple(cell_label_sums(actions, rows.y, d, losses, rows.w) for actions in rows.actions)
+    hit = (rows.events != losses.no_event).any(axis=(0, 1))
+    disputed = np.count_nonzero(hit) if rows.w is None else rows.w.sum(where=hit)
+    return DecisionSums(labels, int(disputed))
 
 
 @dataclass(frozen=True, eq=False)
@@ -253,20 +254,36 @@ def gap_sums(block: Block, rules: Rules, coordinates: Iterable[int]) -> GapSums:
     assert rules.gap is not None and block.y is not None
     total = GapSums.none(len(rules.pairs), block.n_classes)
     for j in coordinates:
-        y = block.y[:, j] if block.y.ndim == 2 else (block.y == j).astype(np.int64) * ONE
-        columns = [np.ascontiguousarray(f[:, j]) for f in block.f]
-        weighted = columns
-        if block.w is not None:
-            y, weighted = y * block.w, [f * block.w for f in columns]
-        for pair, (one, two) in enumerate(rules.pairs):
-            f1, f2 = columns[one - 1], columns[two - 1]
-            for side, over in enumerate((f1 - f2 > rules.gap, f2 - f1 > rules.gap)):
-                here = pair, side, j
-                total.rows[here] = (
-                    np.count_nonzero(over) if block.w is None else block.w.sum(where=over)
-                )
-                total.labels[here] = y.sum(where=over, dtype=np.int64)
-                for which, model in enumerate((one, two)):
-                    f = weighted[model - 1]
-                    total.scores[which, *here] = f.sum(where=over, dtype=np.int64)
+        columns = [f[:, j] for f in block.f]
+        if len(columns) > 2:  # each is looked at for several pairs
+            columns = [np.ascontiguousarray(column) for column in columns]
+        for pair, models in enumerate(rules.pairs):
+            one, two = (columns[model - 1] for model in models)
+            apart = one - two
+            for side, hit in enumerate((apart > rules.gap, apart < -rules.gap)):
+                _add_gap(total, (pair, side, j), block, np.flatnonzero(hit), (one, two))
     return total
+
+
+def _add_gap(
+    total: GapSums,
+    here: tuple[int, int, int],
+    block: Block,
+    rows: Index,
+    scores: tuple[Grid, Grid],
+) -> None:
+    """The sums of one side: of a coordinate's rows beyond the gap. Few are taken out of many."""
+    assert block.y is not None
+    y, w, j = block.y, None if block.w is None else block.w.take(rows), here[-1]
+    total.rows[here] = len(rows) if w is None else w.sum()
+    if y.ndim == 2:
+        total.labels[here] = _total(y[:, j].take(rows), w)
+    else:
+        hit = y.take(rows) == j
+        total.labels[here] = ONE * (np.count_nonzero(hit) if w is None else int(w.sum(where=hit)))
+    for which, f in enumerate(scores):
+        total.scores[which, *here] = _total(f.take(rows), w)
+
+
+def _total(numbers: Grid, w: Ints | None) -> int:
+    return int(numbers.sum(dtype=np.int64) if w is None else np.dot(numbers.astype(np.int64), w))

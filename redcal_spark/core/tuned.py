@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -91,12 +91,25 @@ class Candidate:
 
 
 @dataclass(frozen=True)
+class RowCounts:
+    """Of rows with weights: all fitting rows and those used, each counted once.
+
+    effective: as many rows of equal weight would say as much as all fitting rows, rounded down.
+    """
+
+    fit_rows: int
+    used: int
+    effective: int
+
+
+@dataclass(frozen=True)
 class Tuned:
     """The candidates, and which of them is used.
 
     fit_rows: all that there are to fit on, for which the chosen rule was resolved. level: rows were
     used whose hash is below 2^(64 - level). used: how many of each fold. active: how many of
     these a fit works on. given_beta: as the parameters had it.
+    counts: with weights, of which fit_rows and used are sums then.
     """
 
     candidates: tuple[Candidate, ...]
@@ -107,6 +120,7 @@ class Tuned:
     active: int
     tune_rows: int
     given_beta: float | Literal["auto"]
+    counts: RowCounts | None = None
 
     @property
     def chosen(self) -> Candidate:
@@ -117,10 +131,15 @@ class Tuned:
     def rows(self) -> int:
         return sum(self.used)
 
+    @property
+    def effective(self) -> int:
+        """The fitting rows that `beta: auto` goes by."""
+        return self.fit_rows if self.counts is None else self.counts.effective
+
     def parameters(self, given: Parameters) -> Parameters:
         """The parameters with the chosen eta and beta, for all fitting rows."""
         chosen = self.chosen
-        return given.candidate(chosen.eta, chosen.stretch, self.fit_rows)
+        return given.candidate(chosen.eta, chosen.stretch, self.effective)
 
     def share(self, rows: int) -> Fraction:
         """Of the rows that were used."""
@@ -137,11 +156,12 @@ class Tuned:
             "active": self.active,
             "tune_rows": self.tune_rows,
             "given_beta": self.given_beta,
-        }
+        } | ({} if self.counts is None else {"counts": asdict(self.counts)})
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Tuned:
         given = {key: value for key, value in data.items() if key != "chosen"}
         candidates = tuple(map(Candidate.from_json, given.pop("candidates")))
-        before = Before.from_json(given.pop("before"))
-        return cls(candidates, before, **given | {"used": tuple(given["used"])})
+        before, counts = Before.from_json(given.pop("before")), given.pop("counts", None)
+        given |= {"used": tuple(given["used"])}
+        return cls(candidates, before, **given, counts=counts and RowCounts(**counts))

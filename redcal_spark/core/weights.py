@@ -6,7 +6,7 @@ below 2^37, so that int64 sums of w times a grid integer are exact, and float64 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd
@@ -27,6 +27,7 @@ NO_MULTIPLE = 3
 FINEST = Fraction(1, 10**9)  # a unit that is worth proposing: weights of finer ones are measured
 LIGHT = 1 << 27  # weights up to which a float64 sum of grid integers is exact
 HALF = 13
+PART = 19
 _EXACT = 1 << 53
 _DECIDED = 0.5 - 2.0**-14  # a quotient below 2^37 is off by 2^-15 at most
 # By the width of a type: bits of a float64 beyond its own, and its least normal number.
@@ -45,9 +46,7 @@ class Weights(Additive):
 
     @classmethod
     def of(cls, w: Ints) -> Weights:
-        """The sum of squares is a Python integer: it may have 74 bits."""
-        high, low = w >> 19, w & (1 << 19) - 1  # sums of w times 19 bits stay below 2^56
-        squares = (int(np.dot(w, high)) << 19) + int(np.dot(w, low))
+        squares = squares_of([int(np.dot(w, part)) for part in _parts(w)])
         return cls(len(w), squares, int(w.max(initial=0)))
 
     def _merged(self, other: Weights, how: Callable[[Any, Any], Any]) -> Weights:
@@ -58,6 +57,22 @@ class Weights(Additive):
 
 
 # --- sums -----------------------------------------------------------------------------------------
+
+
+def _parts(w: Ints) -> tuple[Ints, Ints]:
+    """Weights in two parts of 19 bits at most: sums of w times a part stay below 2^56."""
+    return w >> PART, w & (1 << PART) - 1
+
+
+def squares_of(parts: Sequence[int]) -> int:
+    """The sum of squares, from the sums of w times its parts: it may have 74 bits."""
+    high, low = parts
+    return (high << PART) + low
+
+
+def squares_by(keys: npt.NDArray[Any], w: Ints, size: int) -> Ints:
+    """The sums of w times its parts, by the key of the row: part x key."""
+    return np.stack([summed(keys, part, size, w) for part in _parts(w)])
 
 
 def counted(keys: npt.NDArray[Any], size: int, w: Ints | None = None) -> Ints:

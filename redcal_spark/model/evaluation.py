@@ -10,13 +10,14 @@ from redcal_spark.certificate.case import Case
 from redcal_spark.certificate.certify import Certificate
 from redcal_spark.certificate.holdout import HoldoutRows, holdout, measures, statements
 from redcal_spark.certificate.intervals import Level
+from redcal_spark.certificate.segment_checks import SegmentRows
 from redcal_spark.core.fixed_point import exact
 from redcal_spark.core.history import Point
 from redcal_spark.core.number_text import plural
 from redcal_spark.core.problem import Problem
 from redcal_spark.errors import InputError, UsageError
 from redcal_spark.model.evidence import Evidence, History
-from redcal_spark.model.scanning import Computing, Given, scanned
+from redcal_spark.model.scanning import Computing, Given, scanned, weighted
 from redcal_spark.model.summary import Summary
 from redcal_spark.model.views import views
 
@@ -70,7 +71,7 @@ def evaluate(
     """Replay the log on the rows, all of them held out."""
     if isinstance(delta, bool) or not 0 < delta < 1:
         raise UsageError(f"delta: must be in (0, 1), got {delta!r}")
-    with scanned(problem, given, how) as scan:
+    with scanned(weighted(problem, given), given, how) as scan:
         pair.check_layout(scan.layout)
         if not scan.gathered.holdout.rows:
             raise InputError(
@@ -79,14 +80,17 @@ def evaluate(
                 "used"
             )
         points = scan.histories(pair, [])["holdout"]
-        evidence = Evidence.of(pair, {"holdout": points}, scan.gathered)
-    return Evaluation(pair, _certificate(pair, points, delta), evidence)
+        certificate = _certificate(pair, points, delta)
+        evidence = Evidence.of(pair, {"holdout": points}, scan.gathered, certificate)
+    return Evaluation(pair, certificate, evidence)
 
 
 def _certificate(pair: ReconciledPair, points: Sequence[Point], delta: float) -> Certificate:
     """What the certificate of a run says of holdout rows; of fitting rows nothing is known here."""
     case = Case(pair, points)
-    level = Level(exact(delta), statements(case))
-    checks = tuple(holdout(HoldoutRows(case, points, level)))
+    segments = SegmentRows.of(case, points)
+    more = 0 if segments is None else segments.statements
+    held = HoldoutRows(case, points, Level(exact(delta), statements(case) + more))
+    checks = [*holdout(held), *(() if segments is None else segments.checks(held))]
     numbers = tuple(measures(case, "holdout", points))
-    return Certificate(checks, numbers, level, pair.models)
+    return Certificate(tuple(checks), numbers, held.level, pair.models)

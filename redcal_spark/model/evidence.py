@@ -67,18 +67,23 @@ class Evidence:
 
     @classmethod
     def of(
-        cls, pair: Fitted, histories: Mapping[str, list[Point]], gathered: ScanResult
+        cls,
+        pair: Fitted,
+        histories: Mapping[str, list[Point]],
+        gathered: ScanResult,
+        certificate: Certificate | None,
     ) -> Evidence:
         table = pa.Table.from_pylist(list(history_rows(pair.losses, histories)), schema=SCHEMA)
         counts = {
             "rows": gathered.rows,
-            "fit_rows": gathered.fit.rows,
-            "holdout_rows": gathered.holdout.rows,
+            "fit_rows": gathered.fit.counted,
+            "holdout_rows": gathered.holdout.counted,
             "unlabelled_rows": gathered.unlabelled,
             "bad_rows": gathered.bad,
         }
         now = datetime.now(UTC)
-        return cls(History(table, pair.columns.shown), audits(pair, histories), counts, now)
+        measured = audits(pair, histories, certificate)
+        return cls(History(table, pair.columns.shown), measured, counts, now)
 
     def to_json(self) -> dict[str, Any]:
         rows = [

@@ -60,6 +60,7 @@ class ReconciledPair(ShownPair):
         model_2: Any = None,
         labels: Any = None,
         *,
+        weight: Any = None,
         delta: float = 0.05,
         on_bad_rows: OnBadRows = "error",
         threads: int | None = None,
@@ -67,17 +68,17 @@ class ReconciledPair(ShownPair):
     ) -> Evaluation:
         """How the pair fares on new labelled rows, which nothing was fitted to.
 
-        data, model_2, labels: as `Reconciler.fit` takes them. What comes back has `summary()`,
-        `history` and `certificate`: every statement about new rows, all of them together true with
-        probability 1 - delta. Rows that the pair was fitted on, or that its guard chose by, are not
-        new: of these the statements would say too much.
+        data, model_2, labels, weight: as `Reconciler.fit` takes them. What comes back has
+        `summary()`, `history` and `certificate`: every statement about new rows, all of them
+        together true with probability 1 - delta. Rows that the pair was fitted on, or that its
+        guard chose by, are not new: of these the statements would say too much.
 
         ```python
         seen = pair.evaluate(p1, p2, y)
         print(seen.summary())
         ```
         """
-        given = Given(data, model_2, labels, all_held_out=True)
+        given = Given(data, model_2, labels, all_held_out=True, weight=weight)
         how = Computing(threads, scratch=scratch)
         problem = Problem(self.parameters, self.losses, self.columns, on_bad_rows)
         return evaluate(self, problem, given, how, delta)

@@ -130,8 +130,6 @@ class Reconciler(Params):
             weight_unit=unit_of(weight_unit),
             segments=segments_given(segments),
         )
-        if weight is not None and parameters.tunes:
-            raise UsageError("eta: 'auto' is not there with weights yet; give it a number")
         check_size(family, columns.n_models)
         self._any_models = models is model_1 is model_2 is None
         if on_bad_rows not in ("error", "skip"):
@@ -233,7 +231,7 @@ class Reconciler(Params):
             warn(text, FitWarning)
 
         pair, kept = verdict(pair, histories, self.guard, warned, self.delta)
-        return replace(pair, evidence=Evidence.of(pair, kept, scan.gathered))
+        return replace(pair, evidence=Evidence.of(pair, kept, scan.gathered, pair.certificate))
 
     # --- as scikit-learn's estimators -----------------------------------------------------------
 

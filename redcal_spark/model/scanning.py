@@ -53,15 +53,13 @@ def weighted(problem: Problem, given: Given) -> Problem:
     arrays, known = given.model_2 is not None, problem.columns.weight
     if given.weight is None:
         if arrays and known is not None:
-            raise UsageError("fit: weights are missing: give fit(..., weight=...)")
+            raise UsageError("weights are missing: give weight=..., one for every row")
         return problem
     if not arrays:
         raise UsageError(
-            "fit: weight= is an array beside arrays of scores; of a table name the column: "
+            "weight= is an array beside arrays of scores; of a table name the column: "
             "Reconciler(weight='...')"
         )
-    if problem.parameters.tunes:
-        raise UsageError("eta: 'auto' is not there with weights yet; give it a number")
     if known is not None:
         return problem
     return replace(problem, columns=replace(problem.columns, weight="weight"))

@@ -93,22 +93,24 @@ def _with_changes(
     In the user's units. All of these, and all other statements of the certificate, hold together.
     """
     level = None if certificate is None else certificate.level
-    case = Case(pair, histories["fit"])
+    case = Case(pair, histories.get("fit", histories["holdout"]))
     segments = SegmentRows.of(case, *histories.values())
     if level is None or segments is None:
         return
     held = HoldoutRows(case, histories["holdout"], level)
-    metrics = read(held.points[-1].totals, segments.chosen, pair.losses)
-    for line, one in zip(lines, metrics, strict=True):
+    for line, both in zip(lines, segments.stages(held), strict=True):
         for place, loss in enumerate(line["losses"]):
-            loss["change"] = list(_changes(held, segments, one, place))
+            loss["change"] = list(_changes(held, segments, both, place))
 
 
 def _changes(
-    held: HoldoutRows, segments: SegmentRows, one: SegmentMetrics, place: int
+    held: HoldoutRows,
+    segments: SegmentRows,
+    both: tuple[SegmentMetrics, SegmentMetrics],
+    place: int,
 ) -> Iterator[dict[str, float]]:
-    scale = one.losses[place].scale
+    scale = both[1].losses[place].scale
     for model in segments.models:
-        measured, interval = segments.rise(held, one, place, model)
+        measured, interval = segments.rise(held, *both, place, model)
         low, high = (float(end * scale) for end in interval.ends)
         yield {"value": float(measured * scale), "low": low, "high": high}

@@ -58,7 +58,7 @@ class ShownPair(Fitted):
         return (
             f"{' and '.join(self.models)}, {self.parameters.algorithm} {self.status}, "
             f"{plural(len(log), 'patch', 'patches')} in {plural(log.rounds, 'round')} on "
-            f"{plural(self.rows, 'row')}"
+            f"{plural(self.counted, 'row')}"
         )
 
     def _repr_html_(self) -> str | None:

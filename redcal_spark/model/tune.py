@@ -15,7 +15,7 @@ from redcal_spark.core.folds import FOLDS, Folds
 from redcal_spark.core.patches import Patch
 from redcal_spark.core.problem import Problem
 from redcal_spark.core.sums import DecisionSums
-from redcal_spark.core.tuned import Before, Candidate, FoldFit, Tuned
+from redcal_spark.core.tuned import Before, Candidate, FoldFit, RowCounts, Tuned
 from redcal_spark.errors import InputError
 from redcal_spark.model.fit import fit_scanned
 from redcal_spark.settings import setting
@@ -39,24 +39,28 @@ def tune(problem: Problem, scan: Scan, tell: Told | None = None) -> Tuned:
     folds = fit.folds
     assert folds is not None
     level = folds.level(problem.tune_rows)
-    used = tuple(folds.used(folds.rows, fold, level) for fold in FOLDS)
-    if not all(used):
-        raise InputError(_empty(fit.rows, used, level))
+    there = [folds.used(folds.rows, fold, level) for fold in FOLDS]
+    if not all(there):
+        raise InputError(_empty(fit.counted, there, level))
     work = _Halves(problem, scan.halves(level), folds, level)
     candidates = []
     for eta, stretch in parameters.candidates:
         candidates.append(Candidate(eta, stretch, tuple(work.fit(f, eta, stretch) for f in FOLDS)))
         if tell is not None:
             tell(candidates[-1], len(parameters.candidates))
+    counts = None
+    if fit.totals.weights is not None:
+        counts = RowCounts(fit.counted, sum(there), int(fit.totals.effective))
     return Tuned(
         tuple(candidates),
         work.before(),
         fit_rows=fit.rows,
         level=level,
-        used=used,
+        used=tuple(half.gathered.fit.rows for half in work.scans),
         active=sum(folds.used(folds.active, fold, level) for fold in FOLDS),
         tune_rows=problem.tune_rows,
         given_beta=parameters.beta,
+        counts=counts,
     )
 
 
@@ -72,13 +76,13 @@ class _Halves:
     def fit(self, fold: int, eta: float, stretch: int | None) -> FoldFit:
         """A candidate fitted on one half and tried on the other."""
         own = self.scans[fold]
-        rows = own.gathered.fit.rows
-        parameters = self.problem.parameters.candidate(eta, stretch, rows)
+        totals = own.gathered.fit.totals
+        parameters = self.problem.parameters.candidate(eta, stretch, int(totals.effective))
         pair = fit_scanned(replace(self.problem, parameters=parameters), own)
         after = self._decided(1 - fold, pair.log)
         assert pair.resolved.beta is not None
         return FoldFit(
-            rows=rows,
+            rows=totals.rows,
             beta=pair.resolved.beta,
             m=pair.resolved.m,
             patches=len(pair.log),
@@ -104,7 +108,7 @@ class _Halves:
 
 def chosen_line(tuned: Tuned, problem: Problem) -> str:
     """What was chosen, for people."""
-    chosen, rows = tuned.chosen, tuned.fit_rows
+    chosen, rows = tuned.chosen, tuned.effective
     beta = problem.parameters.resolve(rows, problem.n_classes or 2).beta
     rule = "as given" if chosen.stretch is None else chosen.rule
     return (
@@ -114,7 +118,7 @@ def chosen_line(tuned: Tuned, problem: Problem) -> str:
     )
 
 
-def _empty(rows: int, used: tuple[int, ...], level: int) -> str:
+def _empty(rows: int, used: Sequence[int], level: int) -> str:
     few = (
         f" whose hash is below 2^{64 - level} ({setting('tune_rows')} chose them)" if level else ""
     )

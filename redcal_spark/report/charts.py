@@ -94,6 +94,52 @@ def line_chart(
     return _chart(label, height, *grid, _step_axis(last), _box(*drawn), *dots)
 
 
+def choice_chart(
+    lines: Sequence[Line],
+    label: str,
+    value: Callable[[float], str],
+    *,
+    names: Sequence[str],
+    chosen: Point,
+    dashed: float | None,
+    percent: bool = False,
+    height: int = 190,
+) -> Html:
+    """Values by named places (the first of a point), the chosen one marked; dashed: a level."""
+    values = [v for line in lines for _, v in line.points] + ([] if dashed is None else [dashed])
+    room = 0.08 * (max(values) - min(values)) or abs(max(values)) * 0.08 or 1.0
+    low, high = min(values) - room, max(values) + room
+
+    def x(place: int) -> float:
+        return 100 * (place + 0.5) / len(names)
+
+    def y(v: float) -> float:
+        return 100 * (high - v) / (high - low)
+
+    marks = [v for v in ticks(low, high) if v >= 0 or min(values) < 0]
+    parts = []
+
+    def across(v: float, style: str) -> Html:
+        return tag("line", x1="0", x2="100%", y1=_percent(y(v)), y2=_percent(y(v)), class_=style)
+
+    for v, text in zip(marks, tick_texts(marks, percent), strict=True):
+        parts.append(across(v, "grid"))
+        parts.append(tag("text", text, x="-8", y=_percent(y(v)), dy=".32em", class_="tick end"))
+    for place, text in enumerate(names):
+        parts.append(tag("text", text, x=_percent(x(place)), y="100%", dy="1.5em", class_="tick"))
+    if dashed is not None:
+        parts.append(across(dashed, "limit"))
+    for line in lines:
+        path = " ".join(f"{short(x(place) * 10)},{short(y(v) * 10)}" for place, v in line.points)
+        parts.append(_box(tag("path", d=f"M{path}", class_=f"series {line.style}")))
+        for place, v in line.points:
+            words = tag("title", f"{names[place]}, {line.name}: {value(v)}")
+            taken, at = (place, v) == chosen, {"cx": _percent(x(place)), "cy": _percent(y(v))}
+            style = "taken" if taken else f"dot {line.style}"
+            parts.append(tag("circle", words, **at, r=6 if taken else 3, class_=style))
+    return _chart(label, height, *parts)
+
+
 @dataclass(frozen=True)
 class Bar:
     """A patch on the timeline: which model, whether it opens a round, and how many rows."""

@@ -22,6 +22,7 @@ from redcal_spark.core.events import Pair, pairs_of
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.parameters import Parameters, Resolved
 from redcal_spark.core.patches import Patch, PatchLog
+from redcal_spark.core.tuned import Tuned
 from redcal_spark.runs import words_of_0_1
 from redcal_spark.runs.compare import SPLITS as SPLITS
 from redcal_spark.runs.ledger import RunRow
@@ -51,6 +52,7 @@ class Report:
     audits: Mapping[str, Mapping[str, Audit]]  # split -> before, after
     history: pa.Table
     versions: Mapping[str, int]  # of the tables that were written, by their key under `output`
+    tuned: Tuned | None = None  # how eta was chosen, where it was `auto`
     days: Sequence[Mapping[str, Any]] = ()  # what `redcal monitor` saw since, a day each
 
     @classmethod
@@ -76,6 +78,7 @@ class Report:
             audits=json.loads(row.audits or "{}"),
             history=pa.table({"step": []}) if history is None else history,
             versions={key: outputs[name] for key, name in written.items() if name in outputs},
+            tuned=pair.tuned,
             days=days_of(store.read(tables.metrics, {"kind": KIND}), row.run_id),
         )
 

@@ -30,6 +30,7 @@ def report_of(shown: ReconciledPair | Evaluation) -> Report:
         audits=evidence.audits,
         history=evidence.history.numbers,
         versions={},
+        tuned=pair.tuned,
     )
 
 

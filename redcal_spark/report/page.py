@@ -18,6 +18,7 @@ from redcal_spark.report.data import SPLITS, STYLES, Report
 from redcal_spark.report.markup import name
 from redcal_spark.report.numbers import decimal, share, shown, typeset, whole
 from redcal_spark.report.summary import summary
+from redcal_spark.report.tuning import tuning
 from redcal_spark.runs.ledger import RUNS_SCHEMA_VERSION
 
 if TYPE_CHECKING:
@@ -161,6 +162,7 @@ def context(report: Report) -> dict[str, Any]:
         "losses": [_loss(report, loss, split) for loss in report.shown_losses],
         "left_out_losses": len(report.losses) - len(report.shown_losses),
         "segments": segments.payers(report),
+        "tuning": tuning(report),
         "figures": _figures(report),
         "timeline": steps.patch_timeline(report),
         "rounds": rounds,

@@ -55,7 +55,8 @@ def costs(pair: ReconciledPair, loss: str | None = None, ax: Axes | None = None)
     _bars(drawn, lines, pair.models)
     drawn.set_xticks(range(len(lines)))
     drawn.set_xticklabels([f"{line.model}\n{SPLITS[line.split]} rows" for line in lines])
-    drawn.legend(["before", "after"])
+    drawn.margins(y=0.2)  # room for the legend above the bars
+    drawn.legend(["before", "after"], ncols=2)
     return drawn
 
 

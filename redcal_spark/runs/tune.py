@@ -36,7 +36,7 @@ class Tuning:
 
     def beta_of(self, candidate: Candidate) -> float:
         """A candidate's beta for all fitting rows."""
-        rows = self.tuned.fit_rows
+        rows = self.tuned.effective
         numbers = self.problem.parameters.candidate(candidate.eta, candidate.stretch, rows)
         beta = numbers.beta
         return float(numbers.auto_beta(rows)) if beta == "auto" else beta

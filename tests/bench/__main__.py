@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from redcal_spark.backends.threads import blas
-from tests.bench import core, cost, paper, serving, spark, speed, splits, tables
+from tests.bench import core, cost, paper, segment_columns, serving, spark, speed, splits, tables
 from tests.bench.results import commit, save_printed
 from tests.bench.timing import Ratio, Result, machine, table
 
@@ -39,7 +39,10 @@ def _sized(module: Any, runs: Mapping[str, Callable[[Any], Result]]) -> dict[str
 
 
 SECTIONS: dict[str, dict[str, Measurement]] = {
-    "core": {**_sized(core, core.MEASUREMENTS), **_sized(serving, serving.MEASUREMENTS)},
+    "core": {
+        **_sized(core, core.MEASUREMENTS | segment_columns.MEASUREMENTS),
+        **_sized(serving, serving.MEASUREMENTS),
+    },
     "tables": _sized(tables, tables.MEASUREMENTS),
     "spark": _sized(spark, spark.MEASUREMENTS),
     "speed": {

@@ -137,7 +137,12 @@ def test_commands(page: str, folder: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.parametrize("fence", here("sql"), ids=str)
-def test_sql(fence: Fence, folder: Path) -> None:
+def test_sql(fence: Fence, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """On the tables as they are when the page's commands before it have run."""
+    for earlier in here("sh", fence.page):
+        if earlier.line < fence.line:
+            for _, *arguments in commands(earlier):
+                assert cli.main(arguments) == 0, (str(earlier), arguments, capsys.readouterr().err)
     engine = QueryBuilder()
     for table in folder.joinpath("out").iterdir():
         if table.name.startswith("scores_reconciled") and table.is_dir():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from fractions import Fraction
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -317,3 +318,46 @@ def test_too_many_comparisons_are_refused_at_check(three: Work) -> None:
     told = three.redcal("check")
     assert told.code == 2
     assert "16 models make 120 pairs; with 40 losses there are 4,800 comparisons" in told.err
+
+
+def test_segments_and_weights_of_three(three: Work) -> None:
+    """Every segment has the numbers of all models; they add up to those of all rows."""
+    table = rows_of_three()
+    regions = pa.array(["north", "south", None, "west"])
+    place = pa.array([i % 4 if i % 7 else 0 for i in range(len(table))])
+    table = table.append_column("region", regions.take(place))
+    weights = [(i % 5) / 2 for i in range(len(table))]
+    write(table.append_column("w", pa.array(weights)))
+    three.tree["input"] |= {"segments": ["region"], "weight": "w", "weight_unit": 0.5}
+    run = three.ran()
+    told = three.redcal("evaluate", "--json")
+    assert told.code == 0, told.out
+    row = three.runs()[-1]
+    audits, checks = json.loads(row["audits"]), json.loads(row["certificate"])["checks"]
+    for split in ("fit", "holdout"):
+        for stage in ("before", "after"):
+            lines = audits[split][stage]["segments"]
+            assert len(lines) == 4
+            whole = audits[split][stage]
+            for place_of, loss in enumerate(whole["losses"]):
+                for model in range(3):
+                    cost = sum(
+                        Fraction(line["losses"][place_of]["decision_loss_exact"][model])
+                        * line["rows"]
+                        for line in lines
+                    )
+                    assert cost == Fraction(loss["decision_loss_exact"][model]) * whole["rows"]
+    said = {(c["loss"], c["model"]) for c in checks if c["name"] == "segment_loss"}
+    assert said == {(loss, model) for loss in LOSSES for model in (1, 2, 3)}
+    page = Path(run["report"]).read_text("utf-8")
+    assert "Who pays" in page and all(name in page for name in NAMES)
+    compared = three.ran("compare")
+    alone = dict(three.tree["input"])
+    del three.tree["input"]["segments"]
+    assert _numbers(three.ran("compare")) == _numbers(compared)
+    three.tree["input"] = alone
+
+
+def _numbers(compared: Any) -> Any:
+    """What a comparison measured, without what is of the clock."""
+    return [{k: v for k, v in one.items() if k != "seconds"} for one in compared["procedures"]]

@@ -19,8 +19,10 @@ import pandas as pd
 import pytest
 
 import redcal_spark.mlflow
+from redcal_spark import ReconciledPair, cli
 from tests.backends import free_port
-from tests.unit.test_mlflow import as_lists, lending, routing, same
+from tests.unit.test_mlflow import as_lists, demo_config, lending, routing, same
+from tests.versions.environments import UV
 
 pytestmark = [
     pytest.mark.slow,
@@ -37,10 +39,12 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if given is not None:
         return Path(given)
     folder = tmp_path_factory.mktemp("mlflow") / "env"
-    venv.create(folder, with_pip=True)
-    version = f"mlflow=={mlflow.__version__}"
+    venv.create(folder)
     made = subprocess.run(
-        [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", version],
+        [
+            *(str(UV), "pip", "install", "--quiet", "--python", str(folder / "bin" / "python")),
+            f"mlflow=={mlflow.__version__}",
+        ],
         capture_output=True,
         text=True,
         check=False,
@@ -120,7 +124,11 @@ def test_served(server: str, tmp_path: Path) -> None:
         *("--workers", "1"),
     ]
     rows = frame[["model_1", "model_2"]][:50]
-    with answering(command, f"{address}/ping", tmp_path / "log.txt"):
+    # MLflow starts uvicorn by its name, as one finds it in an environment that is active
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    with answering(
+        command, f"{address}/ping", tmp_path / "log.txt", env={**os.environ, "PATH": path}
+    ):
         asked = json.dumps(
             {"dataframe_split": json.loads(rows.to_json(orient="split", double_precision=15))}
         )
@@ -136,6 +144,26 @@ def test_served(server: str, tmp_path: Path) -> None:
     for name in ("model_1_reconciled", "model_2_reconciled", "lend_1_after"):
         assert [row[name] for row in new] == expected[name].tolist()
     assert any(expected["touched"])
+
+
+def test_a_job_logs_there(server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["demo", "--rows", "1500", "--quiet"]) == 0
+    given = demo_config(experiment="nightly", registered_model="nightly_pair")
+    for _ in range(2):  # the second time there is nothing to do
+        assert cli.main(["run", *given, "--quiet"]) == 0
+    runs = mlflow.search_runs(experiment_names=["nightly"], output_format="list")
+    assert len(runs) == 1 and runs[0].info.status == "FINISHED"
+    versions = mlflow.MlflowClient().search_model_versions("name = 'nightly_pair'")
+    assert [version.run_id for version in versions] == [runs[0].info.run_id]
+    pair = redcal_spark.mlflow.load_model("models:/nightly_pair/1")
+    assert runs[0].data.metrics["patches"] == len(pair.log) > 0
+    saved = tmp_path / "pair.json"
+    assert cli.main(["export", *given, "-o", str(saved), "--quiet"]) == 0
+    assert ReconciledPair.load(saved).log == pair.log
+    artifacts = Path(mlflow.artifacts.download_artifacts(run_id=runs[0].info.run_id, dst_path="x"))
+    written = {path.name for path in (artifacts / "redcal").iterdir()}
+    assert written >= {"report.html", "patches.jsonl"}
 
 
 def test_a_function_on_spark(server: str, spark: Any) -> None:

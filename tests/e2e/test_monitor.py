@@ -102,6 +102,18 @@ def test_nothing_new_is_said(watched: Work) -> None:
     assert watched.redcal("monitor", "--fail-on", "no_rows").code == 1
 
 
+def test_an_event_without_rows_has_no_name(watched: Work) -> None:
+    """On one row on which both models say the same."""
+    table = later(1, 8, 70_000)
+    alike = {name: [0.85, 0.05, 0.05, 0.05] for name in ("a", "b")} | {"outcome": CLASSES[0]}
+    same = pa.Table.from_pylist([table.to_pylist()[0] | alike], schema=table.schema)
+    pq.write_table(same, "same.parquet")
+    told = watched.redcal("monitor", "--table", "same.parquet", "--dry-run")
+    assert told.code == 0, told.err
+    lines = [line.split() for line in told.out.splitlines() if " none " in line]
+    assert {line[0].rstrip(":") for line in lines} == set(LOSSES)
+
+
 def flipped(work: Work, rows: int) -> pa.Table:
     """Rows whose labels are those for which the patches' new decisions cost most."""
     table = later(rows, 11, 9_000)

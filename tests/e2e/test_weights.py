@@ -135,3 +135,21 @@ def test_refusals(work: Work) -> None:
         told = work.redcal("check")
         assert (told.code, said in told.err) == (2, True), told.err
     assert problems.WEIGHTS
+
+
+def test_eta_is_chosen_by_the_weighted_rows(work: Work) -> None:
+    """A run, `tune` and `evaluate` agree; what weights are counted as is recorded."""
+    fit = split_rows(with_weights(work), "train")
+    work.tree["reconcile"] |= {"eta": "auto", "beta": "auto"}
+    work.ran()
+    chosen = json.loads(work.runs()[-1]["model"])["tuned"]
+    w = [round(2 * x) for x in fit["w"].to_pylist()]
+    effective = sum(w) ** 2 // sum(x * x for x in w)
+    rows = sum(x > 0 for x in w)
+    assert chosen["counts"] == {"fit_rows": rows, "used": rows, "effective": effective}
+    assert sum(chosen["used"]) == chosen["fit_rows"] == sum(w)
+    assert work.redcal("evaluate").code == 0
+    told = work.redcal("tune")
+    assert f"half of {rows:,} fitting rows" in told.out
+    assert "rows count by their weights" in told.out
+    assert work.ran("tune")["tuned"] == chosen

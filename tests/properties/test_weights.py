@@ -16,7 +16,7 @@ from redcal_spark.backends.local.backend import LocalScan
 from redcal_spark.certificate.history_checks import differences
 from redcal_spark.core.history import Point
 from redcal_spark.core.metrics import Metrics, Totals
-from tests import oracle, problems
+from tests import oracle, problems, tune_oracle
 from tests.helpers import (
     DRAWN,
     cuts,
@@ -28,6 +28,7 @@ from tests.helpers import (
     seeds,
 )
 from tests.oracle import ALGORITHMS, Problem
+from tests.unit.test_tune import tuned_pair, vectors
 
 ALIKE = ("small", "zeros", "uneven")  # few enough to be written out
 
@@ -109,6 +110,34 @@ def test_as_if_rows_were_written_out(algorithm: str, seed: int) -> None:
 @given(weighted("small"))
 def test_drawn_as_if_written_out(problem: Problem) -> None:
     as_replicated(problem)
+
+
+def tuned_as_replicated(problem: Problem) -> None:
+    """Copies of a row have its id, so that they fall into its fold; beta is given, for `auto` goes
+    by effective rows. Then every number of every candidate is the same.
+    """
+    given = replace(vectors(problem), eta=None, beta=0.02, max_steps=20, max_rounds=5)
+    w, n = oracle.weights(given), len(given.f1)
+    ids = [i for i in range(n) for _ in range(w[i])]
+    if tune_oracle.tune(given, list(range(n))) is None:  # a fold is empty
+        return
+    ours = tuned_pair(given, list(range(n))).tuned
+    theirs = tuned_pair(problems.replicated(given, w), ids)
+    assert ours is not None and theirs.tuned is not None
+    active = theirs.tuned.active  # rows, which are fewer than their copies
+    assert replace(ours, counts=None, active=active) == theirs.tuned
+
+
+@pytest.mark.parametrize("algorithm", ["redcal", "dc_then_redcal"])
+@pytest.mark.parametrize("seed", seeds(range(200, 230), 4))
+def test_tuned_as_if_rows_were_written_out(algorithm: str, seed: int) -> None:
+    tuned_as_replicated(seeded(seed, algorithm, ALIKE[seed % len(ALIKE)]))
+
+
+@DRAWN
+@given(weighted("zeros"), st.sampled_from(("redcal", "dc_then_redcal")))
+def test_drawn_tuned_as_if_written_out(problem: Problem, algorithm: str) -> None:
+    tuned_as_replicated(replace(problem, algorithm=algorithm, alpha=problem.alpha or 0.05))
 
 
 def test_auto_beta_is_by_the_effective_number_of_rows() -> None:

@@ -41,6 +41,7 @@ class River(Lake):
 
     def __init__(self, lake: Lake):  # noqa: F811
         super().__init__(lake.folder, lake._capsys)
+        self.tree = lake.tree
         self.tree["reconcile"]["eta"] = 0.05
         fitted = self.redcal("fit", "--engine", "local", "--set", "output.table=fitted/rows")
         assert fitted.code == 0, fitted.err

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
@@ -14,15 +16,16 @@ from tests.unit.test_tune import ALPHA, table_of, vectors
 
 
 @pytest.mark.parametrize(
-    ("budget", "files", "algorithm", "tune_rows", "ids"),
+    ("budget", "files", "algorithm", "tune_rows", "ids", "weights"),
     [
-        (2**28, True, "redcal", 10**6, True),
-        (2**28, True, "redcal", 25, False),
-        (600, True, "redcal", 10**6, False),
-        pytest.param(600, False, "redcal", 25, True, marks=pytest.mark.slow),
-        pytest.param(0, True, "redcal", 25, True, marks=pytest.mark.slow),
-        pytest.param(2**28, True, "dc_then_redcal", 40, True, marks=pytest.mark.slow),
-        pytest.param(600, True, "dc_then_redcal", 40, True, marks=pytest.mark.slow),
+        (2**28, True, "redcal", 10**6, True, False),
+        (2**28, True, "redcal", 25, False, True),
+        (600, True, "redcal", 10**6, False, False),
+        pytest.param(600, True, "redcal", 10**6, True, True, marks=pytest.mark.slow),
+        pytest.param(600, False, "redcal", 25, True, True, marks=pytest.mark.slow),
+        pytest.param(0, True, "redcal", 25, True, False, marks=pytest.mark.slow),
+        pytest.param(2**28, True, "dc_then_redcal", 40, True, False, marks=pytest.mark.slow),
+        pytest.param(600, True, "dc_then_redcal", 40, True, True, marks=pytest.mark.slow),
     ],
 )
 def test_the_same_as_in_memory(
@@ -34,10 +37,14 @@ def test_the_same_as_in_memory(
     algorithm: str,
     tune_rows: int,
     ids: bool,
+    weights: bool,
 ) -> None:
     shape: dict[str, Any] = {"n": 120, "d": 3, "beta": "auto", "vector_labels": False}
     limits: dict[str, Any] = {"max_rounds": 2, "max_steps": 5}
     problem = vectors(random_problem(21, algorithm=algorithm, **ALPHA, **shape, **limits))
+    if weights:  # of halves of 2^30: sums of squares have more than 64 bits
+        w = [Random(21 + i).randint(0, 3) * 2**29 for i in range(120)]
+        problem = replace(problem, w=[x / 2 for x in w], weight_unit=0.5)
     table = table_of(problem, range(120) if ids else None)
     options: dict[str, Any] = {"id": "id" if ids else None, "tune_rows": tune_rows, "eta": "auto"}
     scans = []
@@ -60,3 +67,4 @@ def test_the_same_as_in_memory(
     assert len({c.loss for c in here.tuned.candidates}) > 1
     assert log_of(there) == log_of(here)
     assert there.resolved == here.resolved
+    assert (here.tuned.counts is not None) is weights

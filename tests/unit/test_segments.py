@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
 
 from redcal_spark import Reconciler
 from redcal_spark.backends.local.backend import LocalScan
@@ -18,6 +21,7 @@ from redcal_spark.core.packing import gathered_of, unpack, unpack_changes
 from redcal_spark.core.scan import ScanResult
 from redcal_spark.core.segments import by_value, chosen, coded
 from redcal_spark.core.splits import ColumnSplit
+from redcal_spark.errors import UsageError
 from redcal_spark.model.fit import fit_scanned
 from tests.e2e.test_segments import segmented
 from tests.e2e.work import CLASSES, LOSSES
@@ -109,3 +113,86 @@ def test_null_is_no_text() -> None:
     numbers = coded(pa.array([3, None, 3, -1]))
     assert numbers.texts == ("3", None, "-1")
     assert chosen([], []).segments == ()
+
+
+# --- on new rows ----------------------------------------------------------------------------------
+
+
+def three_models(rows: int = 400) -> pa.Table:
+    rng = np.random.default_rng(2)
+    truth = rng.random(rows)
+    models = {f"m{i}": np.clip(truth + rng.normal(0, 0.25, rows), 0, 1) for i in range(3)}
+    others = {
+        "label": (rng.random(rows) < truth).astype(int),
+        "region": rng.choice(["north", "south"], rows),
+        "w": rng.integers(0, 5, rows) / 2,
+    }
+    return pa.table(models | others)
+
+
+def fitted_pair(table: pa.Table, **options: Any) -> Any:
+    costs = {"treat": [[0, 5], [1, 0]]}
+    given: dict[str, Any] = {"models": ["m0", "m1", "m2"], "weight": "w", "weight_unit": 0.5}
+    return Reconciler(losses=costs, alpha=0.01, eta=0.02, **given | options).fit(table)
+
+
+def test_evaluate_measures_segments_of_weighted_new_rows() -> None:
+    """Against costs that are added up row by row, with fractions."""
+    table = three_models()
+    pair = fitted_pair(table.slice(0, 200), segments=["region"])
+    new = table.slice(200)
+    seen = pair.evaluate(new)
+    rows = [row for row in new.to_pylist() if row["w"]]
+    assert seen.rows == len(rows)
+    after = pair.apply(new).filter(pc.greater(new["w"], 0)).to_pylist()
+    for line in seen.evidence.audits["holdout"]["after"]["segments"]:
+        own = [i for i, row in enumerate(rows) if row["region"] == line["value"]]
+        w = sum(Fraction(rows[i]["w"]) for i in own)
+        assert line["rows"] == 2 * w
+        for model in range(3):
+            costs = [
+                sum(
+                    Fraction(rows[i]["w"])
+                    * (5 * rows[i]["label"] if after[i][action] == "0" else 1 - rows[i]["label"])
+                    for i in own
+                )
+                for action in (f"treat_{model + 1}_before", f"treat_{model + 1}_after")
+            ]
+            [loss] = line["losses"]
+            assert Fraction(loss["decision_loss_exact"][model]) == costs[1] / w
+            change = loss["change"][model]
+            assert change["value"] == float((costs[1] - costs[0]) / w)
+            assert change["low"] < change["value"] < change["high"]
+    checks = [c for c in seen.certificate.checks if c.name == "segment_loss"]
+    assert [check.model for check in checks] == [1, 2, 3]
+    # 3 pairs x 2 events, 3 losses, 3 Brier scores, and 2 segments x 3
+    assert seen.certificate.level is not None
+    assert seen.certificate.level.statements == 6 + 3 + 3 + 6
+
+
+def test_evaluate_takes_weights_of_arrays() -> None:
+    table = three_models()
+    pair = fitted_pair(table.slice(0, 200))
+    new = table.slice(200)
+    arrays = [new[f"m{i}"].to_numpy() for i in range(3)]
+    labels, w = new["label"].to_numpy(), new["w"].to_numpy()
+    seen = pair.evaluate(arrays, labels, weight=w)
+    assert seen.certificate == pair.evaluate(new).certificate
+    with pytest.raises(UsageError, match="weights are missing: give weight="):
+        pair.evaluate(arrays, labels)
+
+
+@pytest.mark.parametrize("silent", [False, True])
+def test_a_segment_without_holdout_rows_leaves_its_column_undecided(silent: bool) -> None:
+    """Nothing is known of it, so that nobody may say that no segment paid."""
+    table = three_models(4_000)
+    region = ["far" if silent and i == 0 else "near" for i in range(table.num_rows)]
+    held = [i >= 500 for i in range(table.num_rows)]
+    table = table.set_column(4, "region", pa.array(region)).append_column("held", pa.array(held))
+    given: dict[str, Any] = {"model_1": "m0", "model_2": "m1", "algorithm": "dc_then_redcal"}
+    losses = {"treat": [[0, 5], [1, 0]]}
+    asked = Reconciler(losses=losses, alpha=0.9, eta=0.02, segments=["region"], **given)
+    certificate = asked.fit(table, holdout="held").certificate
+    assert certificate is not None
+    verdicts = {c.verdict for c in certificate.checks if c.name == "segment_loss"}
+    assert verdicts == {"undecided" if silent else "holds"}

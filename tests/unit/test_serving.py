@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
 
 from redcal_spark import ReconciledPair, Reconciler
+from redcal_spark.core import serving
 from redcal_spark.core.blocks import Block
 from redcal_spark.core.fixed_point import ONE, from_grid
 from redcal_spark.core.rows import replay
@@ -53,6 +55,33 @@ def test_random_problems(seed: int) -> None:
     for i in range(min(5, len(f1))):
         one = pair.apply(scores[0][i], scores[1][i])
         assert [np.asarray(x).tolist() for x in one] == [x[i].tolist() for x in expected]
+
+
+@pytest.mark.parametrize("seed", seeds(range(300, 500), 40))
+def test_leaps(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many calibrations at once, however short the round."""
+    monkeypatch.setattr(serving, "LONG", 1)
+    monkeypatch.setattr(serving, "FEW", 10_000)
+    test_random_problems(seed)
+
+
+def test_threads_share_leaps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While hardly any is kept."""
+    monkeypatch.setattr(serving, "LONG", 1)
+    monkeypatch.setattr(serving, "KEPT", 1)
+    rng = np.random.default_rng(4)
+    y = rng.integers(0, 3, 1_000)
+    scores = rng.random((2, 1_000, 3)) + 0.5 * np.eye(3)[y]
+    one, two = scores / scores.sum(axis=2, keepdims=True)
+    made = Reconciler(losses={"a": rng.normal(size=(4, 3))}, alpha=0.01, eta=0.01, threads=1)
+    pair = made.fit(one, two, y)
+    expected = by_blocks(pair, [one, two])
+    parts = [slice(start, start + 20) for start in range(0, 1_000, 20)]
+    with ThreadPoolExecutor(4) as pool:
+        for part, new in zip(
+            parts * 3, pool.map(lambda p: pair.apply(one[p], two[p]), parts * 3), strict=True
+        ):
+            same(new, [own[part] for own in expected])
 
 
 @pytest.mark.parametrize("algorithm", ["redcal", "dc_then_redcal", "reconcile"])

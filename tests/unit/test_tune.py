@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,12 @@ from redcal_spark import ReconciledPair, Reconciler
 from redcal_spark.certificate.sample_size import rows_needed
 from redcal_spark.core.folds import codes_of
 from redcal_spark.core.parameters import Parameters
-from redcal_spark.core.tuned import Tuned
+from redcal_spark.core.tuned import RowCounts, Tuned
 from redcal_spark.errors import InputError, ModelFileError, UsageError
 from tests import oracle, tune_oracle
 from tests.helpers import arrays, log_of, names_of, quietly, reconciler, refused, seeds
 from tests.oracle import Problem
-from tests.problems import random_problem
+from tests.problems import WEIGHTS, random_problem, with_weights
 
 ALPHA: dict[str, Any] = {"alpha": 0.05, "eta": 0.01}
 
@@ -35,8 +36,10 @@ def vectors(problem: Problem) -> Problem:
 
 
 def table_of(problem: Problem, ids: Sequence[Any] | None) -> pa.Table:
-    columns = dict(zip(names_of(problem), problem.models, strict=True))
+    columns: dict[str, Any] = dict(zip(names_of(problem), problem.models, strict=True))
     columns["label"] = arrays(problem)[2].tolist()
+    if problem.w is not None:
+        columns["weight"] = pa.array(np.array(problem.w))
     return pa.table(columns if ids is None else columns | {"id": list(ids)})
 
 
@@ -54,6 +57,12 @@ def agree(pair: ReconciledPair, problem: Problem, choice: tune_oracle.Choice) ->
     tuned = pair.tuned
     assert tuned is not None
     assert (tuned.level, list(tuned.used)) == (choice.k, choice.used)
+    w = oracle.weights(problem)
+    if problem.w is None:
+        assert tuned.counts is None
+    else:
+        counts = RowCounts(sum(x > 0 for x in w), choice.counted, oracle.effective_rows(problem))
+        assert tuned.counts == counts
     for ours, theirs in zip(tuned.candidates, choice.candidates, strict=True):
         assert (ours.eta, ours.stretch) == (theirs["eta"], theirs["rule"])
         fits = [(f.rows, f.beta, f.m, f.patches, f.status, f.disputed) for f in ours.folds]
@@ -97,6 +106,39 @@ def test_the_oracle_chooses_the_same(seed: int) -> None:
         )
         return
     agree(tuned_pair(problem, wanted, tune_rows=rows), problem, choice)
+
+
+@pytest.mark.parametrize("seed", seeds(range(100, 140), 6))
+def test_the_oracle_chooses_the_same_with_weights(seed: int) -> None:
+    """Sums count rows by weight, `auto` goes by effective rows; a row of weight 0 is none."""
+    kind: dict[str, Any] = {
+        "algorithm": ("redcal", "dc_then_redcal")[seed % 3 == 2],
+        "beta": 0.03 if seed % 4 == 2 else "auto",
+        "n": 40 + 10 * (seed % 3),
+        "models": 3 if seed % 5 == 4 else 2,
+        "vector_labels": seed % 7 == 1,
+    }
+    limits: dict[str, Any] = {"max_d": 3, "max_steps": 15, "max_rounds": 4}
+    problem = vectors(random_problem(seed, **ALPHA, **kind, **limits))
+    problem = with_weights(problem, Random(seed), WEIGHTS[seed % len(WEIGHTS)])
+    ids = None if seed % 2 else [f"row {i}" for i in range(len(problem.f1))]
+    rows = 15 if seed % 4 == 1 else 1_000_000
+    choice = tune_oracle.tune(problem, ids, rows)
+    assert choice is not None
+    pair = tuned_pair(problem, ids, tune_rows=rows)
+    agree(pair, problem, choice)
+    assert pair.tuned is not None
+    assert Tuned.from_json(json.loads(json.dumps(pair.tuned.to_json()))) == pair.tuned
+
+
+def test_weights_as_an_array_are_tuned_by_too() -> None:
+    problem = replace(reconcilable(), w=[1 + i % 3 for i in range(120)])
+    with quietly():
+        model = reconciler(replace(problem, eta=None, w=None), eta="auto")
+        pair = model.fit(*arrays(problem), weight=np.array(problem.w))
+    choice = tune_oracle.tune(problem)
+    assert choice is not None
+    agree(pair, problem, choice)
 
 
 def test_more_rows_and_finer_masses() -> None:

@@ -31,6 +31,7 @@ from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.folds import FOLDS, of_fold
 from redcal_spark.core.history import Holdout, Point, history
 from redcal_spark.core.kernel import BlockScan
+from redcal_spark.core.metrics import Totals
 from redcal_spark.core.multiset import CompareTask
 from redcal_spark.core.patch_effects import PatchEffect, added_effects, patch_effects
 from redcal_spark.core.patches import Patch
@@ -223,13 +224,12 @@ class LocalScan:
         scans = [
             [of_fold(scan, fold, level) for scan in fit.scans if scan.active.rows] for fold in FOLDS
         ]
-        rows = [fit.folds.used(fit.folds.rows, fold, level) for fold in FOLDS]
-        return tuple(self.half(*each) for each in zip(rows, scans, strict=True))
+        totals = [fit.folds.totals(fit.totals, fold, level) for fold in FOLDS]
+        return tuple(self.half(*each) for each in zip(totals, scans, strict=True))
 
-    def half(self, rows: int, scans: list[BlockScan]) -> LocalScan:
-        """So many fitting rows, of which these are active."""
-        part = SplitResult(replace(self.gathered.fit.totals, rows=rows), scans)
-        gathered = replace(self.gathered, fit=part)
+    def half(self, totals: Totals, scans: list[BlockScan]) -> LocalScan:
+        """Some of the fitting rows, of which these are active."""
+        gathered = replace(self.gathered, fit=SplitResult(totals, scans))
         return LocalScan(gathered, self.layout, self._threads)
 
     def decisions_after(self, problem: Problem, log: Sequence[Patch]) -> DecisionSums:

@@ -12,6 +12,7 @@ from functools import partial
 
 import numpy as np
 
+from redcal_spark.backends.allocator import give_back
 from redcal_spark.backends.counters import Counters
 from redcal_spark.backends.local.engine import LocalEngine
 from redcal_spark.backends.local.region import LocalRegion
@@ -65,6 +66,7 @@ class LazyEngine:
         wanted = np.flatnonzero(self._counts[:, self._grouping.number(event)])
         if len(wanted) and not self._take(wanted):
             return None
+        give_back()
         return self.held.freeze(event)
 
     def _take(self, wanted: Ints) -> bool:
@@ -72,13 +74,11 @@ class LazyEngine:
         rows = int(self._rows[wanted].sum())
         if self.held.held_rows + rows > self._most:
             self.held.compact()
+            give_back()
         if self.held.held_rows + rows > self._most:
             return False
         room = self._most // 2 - self.held.held_rows - rows
-        certain = np.flatnonzero((self._counts >= self._large).any(axis=1))
-        more = np.setdiff1d(certain, wanted)
-        if len(more) and int(self._rows[more].sum()) <= room:
-            wanted = np.concatenate([wanted, more])
+        wanted = np.concatenate([wanted, self._certain(wanted, room)])
         with self._counters.timed("collect") as made:
             blocks = blocks_at_driver(self._written, "fit", wanted.tolist(), self._threads)
             made.rows = sum(block.rows for block in blocks)
@@ -89,6 +89,14 @@ class LazyEngine:
         self._counts[wanted] = 0
         self._rows[wanted] = 0
         return True
+
+    def _certain(self, wanted: Ints, room: int) -> Ints:
+        """Groups of events that are large enough to be chosen: the largest, while there is room."""
+        largest = self._counts.max(axis=1)
+        largest[wanted] = 0
+        order = np.argsort(-largest, kind="stable")
+        order = order[largest[order] >= self._large]
+        return np.compress(np.cumsum(self._rows[order]) <= room, order)
 
     def close(self) -> None:
         self.held.close()

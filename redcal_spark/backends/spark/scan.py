@@ -197,8 +197,7 @@ class SparkScan:
             Statistics("sums", 0),
         )
         self.scratch.counters.scratch_bytes += half.bytes
-        rows = folds.used(folds.rows, fold, level)
-        part = SplitResult(replace(self.gathered.fit.totals, rows=rows))
+        part = SplitResult(folds.totals(self.gathered.fit.totals, fold, level))
         half.gathered = replace(self.gathered, fit=part)
         return half
 

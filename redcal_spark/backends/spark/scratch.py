@@ -128,7 +128,8 @@ class Scratch:
             .option("parquet.page.size.row.check.max", "1")
             .option("parquet.block.size.row.check.min", "1")
             .option("parquet.block.size.row.check.max", "1")
-            .option("parquet.block.size", str(8 * 2**20))
+            # Few groups of rows in each: one that is fetched is found by Parquet's own statistics.
+            .option("parquet.block.size", str(2**20))
             .option("parquet.enable.dictionary", "false")
         )
         with over_scratch(place, self.name, from_input=len(self._made) == 1):
