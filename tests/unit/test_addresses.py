@@ -69,6 +69,7 @@ def test_errors_in_one_line() -> None:
     )
     assert told(OSError(text)) == (
         "Generic S3 error: Error performing GET http://h/b in 9ms: 403 Forbidden"
+        "; are the key, its secret and its rights right?"
     )
     assert told(OSError("one\ntwo")) == "one"
     assert told(ValueError()) == "ValueError"
