@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from redcal_spark import ReconciledPair
@@ -134,7 +134,7 @@ def test_tuned_as_if_rows_were_written_out(algorithm: str, seed: int) -> None:
     tuned_as_replicated(seeded(seed, algorithm, ALIKE[seed % len(ALIKE)]))
 
 
-@DRAWN
+@settings(DRAWN, max_examples=8)  # eight candidates, each fitted twice, plainly
 @given(weighted("zeros"), st.sampled_from(("redcal", "dc_then_redcal")))
 def test_drawn_tuned_as_if_written_out(problem: Problem, algorithm: str) -> None:
     assume(problem.losses)  # of Reconcile there need be none

@@ -158,6 +158,7 @@ def test_statistics_hold_for_every_file(lake: Lake) -> None:
         assert "max.odd" not in told.column_names
 
 
+@pytest.mark.slow
 def test_runs_are_appended_and_columns_come(lake: Lake) -> None:
     lake.tree["output"] |= {"writer": "direct", "mode": "append", "schema": "evolve"}
     assert same_on_both(lake).num_rows == 600

@@ -180,6 +180,7 @@ def test_a_failure_is_resumed(lake: Lake, monkeypatch: pytest.MonkeyPatch, place
         assert DeltaTable(f"second/out/{table}").version() == 0  # written once
 
 
+@pytest.mark.slow
 def test_catalog_names(spark: Any, lake: Lake) -> None:
     if "connect" in type(spark).__module__:
         names = ("redcal_connect_in", "redcal_connect_out")
