@@ -16,6 +16,7 @@ from redcal_spark.backends.local.store import DeltaRsStore
 from redcal_spark.backends.store import Commit, Mode
 from redcal_spark.backends.target import Target
 from redcal_spark.errors import InputError, RunError
+from redcal_spark.runs import patch_writer
 from tests.e2e.work import Work, scores, write
 
 ROWS = """
@@ -180,7 +181,10 @@ def test_the_rows(work: Work) -> None:
     assert json.loads(ledger["config"])["reconcile"]["eta"] == 0.01
 
 
-def test_commits_name_run_and_fingerprint_and_versions_go_up_by_one(work: Work) -> None:
+def test_commits_name_run_and_fingerprint_and_versions_go_up_by_one(
+    work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patch_writer, "EVERY", 3_600)  # however slow the machine is
     for version in range(3):
         run = work.ran("run", "--force")
         ledger = work.runs()[-1]
