@@ -106,7 +106,7 @@ def test_names_and_columns() -> None:
 def test_no_function_of_ones_own_and_one_statement() -> None:
     text = lend().to_sql("main.scores")
     assert text.count("SELECT") == 2 * len(lend().log) + 7 and ";" not in text
-    assert text.startswith("WITH s0 AS (SELECT") and "FROM main.scores" in text
+    assert text.startswith("WITH s3 AS (SELECT") and "FROM main.scores" in text
 
 
 def test_what_is_too_large_is_refused() -> None:
