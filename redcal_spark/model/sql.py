@@ -22,6 +22,7 @@ from redcal_spark.model.sql_dialect import Dialect
 PATCHES = 100
 CLASSES = 20
 LETTERS = 4_000_000
+DEPTH = 4  # steps of an expression
 
 
 def to_sql(fitted: Fitted, table: str, dialect: str, names: OutputNames) -> str:
@@ -76,8 +77,21 @@ class _Statement:
         for patch in self.fitted.log:
             self._patch(patch)
         final = self._select()
-        steps = ",\n".join(f"s{place} AS ({step})" for place, step in enumerate(self.steps))
-        return f"WITH {steps}\n{final}"
+        return f"WITH {self._expressions()}\n{final}"
+
+    def _expressions(self) -> str:
+        """The steps, some of them nested in each expression.
+
+        Spark's analyzer resolves one expression a pass, and has 100 passes.
+        """
+        named, nested = [], ""
+        for place, step in enumerate(self.steps):
+            inner, last = f" FROM s{place - 1}", place == len(self.steps) - 1
+            nested = step.removesuffix(inner) + f" FROM ({nested}) s{place - 1}" if nested else step
+            if last or place % DEPTH == DEPTH - 1:
+                named.append(f"s{place} AS ({nested})")
+                nested = ""
+        return ",\n".join(named)
 
     # --- columns --------------------------------------------------------------------------------
 
@@ -126,7 +140,11 @@ class _Statement:
         if (id := self.fitted.columns.id) is not None:
             known.append(f"c{self.carried.index(id)} IS NOT NULL")
         before = {name: "0" for name in self.kept if name.startswith("b")}
-        scores = {f"f{m}_{j}": f"coalesce(q{m}_{j}, 0)" for m in self.models for j in self.classes}
+        scores = {
+            f"f{m}_{j}": f"coalesce(q{m}_{j}, {sql.whole(0)})"
+            for m in self.models
+            for j in self.classes
+        }
         flags = {f"t{m}": "FALSE" for m in self.models} | {"e": "FALSE"}
         self._step({"v": f"({' AND '.join(known)})", **before, **scores, **flags})
         costs, chosen = self._decisions()
@@ -150,7 +168,9 @@ class _Statement:
         self._step({"h": f"({self._hit(patch)})"}, extra=["h"])
         model = patch.model
         changes = {
-            f"f{model}_{j}": _shifted(f"f{model}_{j}", phi) for j, phi in self._shifts(patch) if phi
+            f"f{model}_{j}": self._shifted(f"f{model}_{j}", phi)
+            for j, phi in self._shifts(patch)
+            if phi
         }
         flags = {f"t{model}": f"(t{model} OR h)"} | ({"e": "h"} if opens else {})
         self._step(changes | flags)
@@ -168,7 +188,9 @@ class _Statement:
             assert patch.pair is not None
             one, two = (f"f{m}_{patch.coordinate}" for m in patch.pair)
             above = f"{one} - {two}" if patch.direction == ">" else f"{two} - {one}"
-            return f"v AND {above} > {self.fitted.rules.gap}"
+            gap = self.fitted.rules.gap
+            assert gap is not None
+            return f"v AND {above} > {self.dialect.whole(gap)}"
         assert patch.loss is not None
         place = self.fitted.losses.place(patch.loss)
         loss = self.fitted.losses[place]
@@ -178,7 +200,7 @@ class _Statement:
             return " AND ".join([within, *self._best(loss, patch.model, patch.action)])
         assert patch.a1 is not None and patch.a2 is not None and patch.pair is not None
         i, j = patch.pair
-        margin = self.fitted.rules.thresholds[place]
+        margin = self.dialect.whole(self.fitted.rules.thresholds[place])
         sure = " OR ".join(
             f"{self._contrast(loss, model, other, own)} > {margin}"
             for model, own, other in ((i, patch.a1, patch.a2), (j, patch.a2, patch.a1))
@@ -191,7 +213,8 @@ class _Statement:
         for other in range(loss.n_actions):
             if other != action:
                 relation = ">" if other < action else ">="
-                yield f"{self._contrast(loss, model, other, action)} {relation} 0"
+                zero = self.dialect.whole(0)
+                yield f"{self._contrast(loss, model, other, action)} {relation} {zero}"
 
     def _contrast(self, loss: Loss, model: int, a: int, b: int) -> str:
         """By how much action a scores above b."""
@@ -199,8 +222,8 @@ class _Statement:
 
     def _sum(self, costs: Sequence[int], scores: str) -> str:
         if self.fitted.binary:  # costs[0] (ONE - x) + costs[1] x
-            return _added([(costs[1] - costs[0], f"{scores}_1")], costs[0] * ONE)
-        return _added([(cost, f"{scores}_{j}") for j, cost in enumerate(costs)])
+            return self._added([(costs[1] - costs[0], f"{scores}_1")], costs[0] * ONE)
+        return self._added([(cost, f"{scores}_{j}") for j, cost in enumerate(costs)])
 
     # --- the end --------------------------------------------------------------------------------
 
@@ -274,19 +297,18 @@ class _Statement:
         ]
         return f"CASE {' '.join(cases)} END"
 
+    def _added(self, terms: Sequence[tuple[int, str]], constant: int = 0) -> str:
+        """A sum of products as text."""
+        parts = [f"{self.dialect.whole(cost)} * {name}" for cost, name in terms if cost]
+        if constant or not parts:
+            parts.append(f"CAST({constant} AS BIGINT)")
+        return f"({' + '.join(parts)})"
 
-def _added(terms: Sequence[tuple[int, str]], constant: int = 0) -> str:
-    """A sum of products as text."""
-    parts = [f"{cost} * {name}" for cost, name in terms if cost]
-    if constant or not parts:
-        parts.append(f"CAST({constant} AS BIGINT)")
-    return f"({' + '.join(parts)})"
-
-
-def _shifted(score: str, phi: int) -> str:
-    """phi is added where the patch acts, and the sum clipped to [0, 1]."""
-    if phi > 0:
-        clipped = f"WHEN h AND {score} > {ONE - phi} THEN {ONE}"
-    else:
-        clipped = f"WHEN h AND {score} < {-phi} THEN 0"
-    return f"CASE {clipped} WHEN h THEN {score} + {phi} ELSE {score} END"
+    def _shifted(self, score: str, phi: int) -> str:
+        """phi is added where the patch acts, and the sum clipped to [0, 1]."""
+        whole = self.dialect.whole
+        if phi > 0:
+            clipped = f"WHEN h AND {score} > {whole(ONE - phi)} THEN {whole(ONE)}"
+        else:
+            clipped = f"WHEN h AND {score} < {whole(-phi)} THEN {whole(0)}"
+        return f"CASE {clipped} WHEN h THEN {score} + {whole(phi)} ELSE {score} END"

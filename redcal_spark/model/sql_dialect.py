@@ -41,6 +41,10 @@ class Dialect:
             return f"'{escaped}'"
         return "'" + value.replace("'", "''") + "'"
 
+    def whole(self, value: int) -> str:
+        """A BIGINT. Of an INT Spark's analyzer would need a pass for every step, and has 100."""
+        return f"{value}L" if self.name == "spark" else str(value)
+
     def number(self, column: str) -> str:
         return f"CAST({column} AS {self.double})"
 
