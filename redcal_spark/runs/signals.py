@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+OF_PY4J = ("KeyboardInterrupt while sending command", "Exception while sending command")
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -43,8 +44,8 @@ def sigterm_as_ctrl_c() -> Iterator[None]:
 
 
 def _no_interrupts(record: logging.LogRecord) -> bool:
-    """py4j logs an interrupt with its traceback, which is no more than what we say ourselves."""
-    return not str(record.msg).startswith("KeyboardInterrupt while sending command")
+    """py4j logs an interrupt, and a JVM that it ended, with tracebacks: no more than we say."""
+    return not str(record.msg).startswith(OF_PY4J)
 
 
 @contextmanager
