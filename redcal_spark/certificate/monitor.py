@@ -86,7 +86,13 @@ class Monitored:
 
     @property
     def rows(self) -> int:
+        """With weights, their sum."""
         return self.points[-1].totals.rows
+
+    @property
+    def weights(self) -> dict[str, Any] | None:
+        """The rows themselves, the largest weight, and how many equal rows would say as much."""
+        return self.points[-1].totals.weights_seen
 
     @cached_property
     def held(self) -> HoldoutRows:
@@ -138,8 +144,6 @@ class Monitored:
     def _patch(self, patch: Patch, effect: PatchEffect) -> PatchOnNewRows:
         held, losses, n = self.held, self.pair.losses, self.pair.rows
         share = held.share(effect.rows)
-        fitted = held.level.share(patch.rows, n)
-        drifted = share is not None and (share.low > fitted.high or share.high < fitted.low)
         change = interval = None
         said: ChangeVerdict = "undecided"
         if patch.loss is not None and self.rows:
@@ -152,8 +156,15 @@ class Monitored:
             said = _change(interval)
         return PatchOnNewRows(
             patch, Fraction(patch.rows, n), effect.rows, Fraction(effect.rows, self.rows),
-            share, change, interval, said, drifted,
+            share, change, interval, said, self._drifted(patch, share),
         )  # fmt: skip
+
+    def _drifted(self, patch: Patch, share: Interval | None) -> bool:
+        """Whether its share of the new rows cannot be that of the fitting rows."""
+        if share is None or self.pair.counted < 2:
+            return False
+        fitted = self.held.level.share(patch.rows, self.pair.rows, self.pair.weights)
+        return share.low > fitted.high or share.high < fitted.low
 
     # --- what to be warned of -----------------------------------------------------------------
 
@@ -182,6 +193,7 @@ class Monitored:
     def to_json(self) -> dict[str, Any]:
         return {
             "rows": self.rows,
+            **({} if self.weights is None else {"weights": self.weights}),
             "delta": float(self.delta),
             "alerts": self.alerts,
             "masses": [_plain(mass) for mass in self.masses],

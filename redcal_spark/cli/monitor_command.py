@@ -57,8 +57,11 @@ def parts(found: Watch, models: Sequence[str]) -> list[Shown]:
     monitored = found.monitored
     if monitored is None:
         return [f"nothing to monitor: {found.alerts['no_rows']}"]
-    rows = plural(monitored.rows, "new labelled row")
-    shown: list[Shown] = [f"{rows} of {found.table}, by the model of run {found.row.run_id}", ""]
+    weights, count = monitored.weights, monitored.rows
+    rows = plural(count if weights is None else weights["rows"], "new labelled row")
+    weighted = "" if weights is None else f", weighted: they count as {count:,}"
+    which = f"{rows} of {found.table}{weighted}, by the model of run {found.row.run_id}"
+    shown: list[Shown] = [which, ""]
     shown += [_losses(monitored, models)]
     if monitored.masses:
         shown += ["", _masses(monitored)]

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -91,6 +92,14 @@ class Totals(Additive):
         if self.weights is None:
             return Fraction(self.rows)
         return Fraction(self.rows**2, self.weights.squares)
+
+    @property
+    def weights_seen(self) -> dict[str, Any] | None:
+        """What people are told of the weights."""
+        if self.weights is None:
+            return None
+        effective = float(self.effective)
+        return {"rows": self.counted, "largest": self.heaviest, "effective": effective}
 
     def residuals(self, model: int) -> Ints:
         """Sums of y - f, cell x class."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from redcal_spark.core.additive import Additive
 from redcal_spark.core.blocks import Block
-from redcal_spark.core.kernel import Classified, Rules
+from redcal_spark.core.kernel import Classified, Index, Rules
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.paired import Moments, loss_moments
 from redcal_spark.core.patches import Patch
@@ -18,7 +18,8 @@ from redcal_spark.core.rows import Rows
 class PatchEffect(Additive):
     """One patch: the rows that it acts on, and per loss the change of the patched model's loss.
 
-    The change is after minus before, row by row, on the quantised loss, as of `core.paired`.
+    The change is after minus before, row by row, on the quantised loss, as of `core.paired`. With
+    weights, rows count so often, and the change is w times that of the row.
     """
 
     rows: int
@@ -30,21 +31,34 @@ class PatchEffect(Additive):
 
 
 def patch_effects(
-    block: Block, rules: Rules, log: Sequence[Patch], classified: Classified | None = None
+    block: Block,
+    rules: Rules,
+    log: Sequence[Patch],
+    heaviest: int,
+    classified: Classified | None = None,
 ) -> list[PatchEffect]:
-    """Replay a log on labelled rows, patch by patch."""
+    """Replay a log on labelled rows, patch by patch.
+
+    heaviest: the largest weight of all rows, here or elsewhere.
+    """
     rows, effects = Rows(block, rules, classified), []
     assert rows.y is not None
+    y, w = rows.y, rows.w
     for patch in log:
         i = patch.model - 1
         before = rows.actions[i].copy()
         index = rows.apply(patch)
         moments = tuple(
-            loss_moments(loss, before[place], rows.actions[i][place], rows.y, index)
+            loss_moments(loss, before[place], rows.actions[i][place], y, index, w, heaviest)
             for place, loss in enumerate(rules.losses.losses)
         )
-        effects.append(PatchEffect(len(index), moments))
+        effects.append(PatchEffect(_weight(rows, index), moments))
     return effects
+
+
+def _weight(rows: Rows, index: Index) -> int:
+    """As how many rows these count."""
+    return len(index) if rows.w is None else int(rows.w[index].sum())
 
 
 def added_effects(

@@ -111,10 +111,10 @@ def audit(metrics: Metrics, columns: Columns | None = None) -> dict[str, Any]:
     one of the two models.
     """
     classes, names = (None, None) if columns is None else (columns.classes, columns.model_names)
-    weights = metrics.totals.weights
+    weights = metrics.totals.weights_seen
     return {
         "rows": metrics.rows,
-        **({} if weights is None else {"weights": _weights(metrics)}),
+        **({} if weights is None else {"weights": weights}),
         **({} if names is None else {"models": list(names)}),
         "brier": [float(metrics.brier(m)) for m in metrics.models],
         "brier_sums": [str(total) for total in metrics.totals.brier],
@@ -122,12 +122,6 @@ def audit(metrics: Metrics, columns: Columns | None = None) -> dict[str, Any]:
         "coordinates": list(_coordinates(metrics, classes)),
         "losses": [_loss(metrics, place) for place in range(len(metrics.losses))],
     }
-
-
-def _weights(metrics: Metrics) -> dict[str, Any]:
-    totals = metrics.totals
-    effective = float(totals.effective)
-    return {"rows": totals.counted, "largest": totals.heaviest, "effective": effective}
 
 
 def to_fix(metrics: Metrics, parameters: Parameters) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ from redcal_spark import ReconciledPair
 from redcal_spark.certificate.intervals import binomial
 from redcal_spark.certificate.monitor import _mass
 from tests import oracle
-from tests.e2e.work import CLASSES, LOSSES, Work, scores
+from tests.e2e.work import CLASSES, LOSSES, Work, scores, write
+from tests.helpers import Array
 from tests.oracle import Problem
 
 
@@ -79,6 +81,144 @@ def test_the_numbers_are_those_of_the_plain_loops(watched: Work) -> None:
 
 def fit_rows(work: Work) -> int:
     return int(work.runs()[-1]["fit_rows"])
+
+
+# --- weights --------------------------------------------------------------------------------------
+
+
+def weighing(table: pa.Table, weights: Array) -> pa.Table:
+    return table.append_column("w", pa.array(weights.astype(float) / 2))
+
+
+def written_out(table: pa.Table) -> pa.Table:
+    """Every row as often as its weight has units of .5."""
+    times = [round(2 * w) for w in table["w"].to_pylist()]
+    order = [i for i, some in enumerate(times) for _ in range(some)]
+    copies = table.take(order).drop_columns(["w", "case"])
+    return copies.append_column("case", pa.array(range(len(order))))
+
+
+@pytest.fixture
+def weighted(work: Work) -> Work:
+    """A fit on rows of weights 0 to 2, and `new` rows that have such."""
+    rng = np.random.default_rng(4)
+    write(weighing(scores(900), rng.integers(0, 5, 900)))
+    write(weighing(later(700, 8, 5_000), rng.integers(0, 5, 700)), "new.parquet")
+    work.tree["input"] |= {"weight": "w", "weight_unit": 0.5}
+    work.tree["reconcile"] |= {"eta": 0.03, "beta": 0.01}
+    work.ran()
+    return work
+
+
+def same_estimates(one: dict[str, Any], two: dict[str, Any]) -> None:
+    """All but intervals and what they decide; changes of a patch are rounded to the grid."""
+    assert one["rows"] == two["rows"]
+    names = {"loss", "model", "before", "after", "models", "a1", "a2"}
+    names |= {"rows", "share", "step", "fitted_share"}
+    for part in ("losses", "masses", "patches"):
+        here, there = (
+            [{k: v for k, v in each.items() if k in names} for each in found[part]]
+            for found in (one, two)
+        )
+        assert here == there and here
+    for here, there in zip(one["patches"], two["patches"], strict=True):
+        assert here["change"] == pytest.approx(there["change"], abs=1e-7)
+
+
+def test_weighted_rows_are_as_if_they_were_written_out(weighted: Work) -> None:
+    found = weighted.ran("monitor", "--table", "new.parquet")
+    new = pq.read_table("new.parquet").drop_null()
+    w = [round(2 * x) for x in new["w"].to_pylist()]
+    effective = pytest.approx(sum(w) ** 2 / sum(x * x for x in w))
+    rows = sum(x > 0 for x in w)
+    assert found["rows"] == sum(w)
+    assert found["weights"] == {"rows": rows, "largest": 4, "effective": effective}
+    told = weighted.redcal("monitor", "--table", "new.parquet")
+    assert f"{rows} new labelled rows of new.parquet, weighted: they count as {sum(w):,}" in (
+        " ".join(told.out.split())
+    )
+
+    for name in ("scores", "new"):
+        write(written_out(pq.read_table(f"{name}.parquet")), f"{name}_copies.parquet")
+    del weighted.tree["input"]["weight"], weighted.tree["input"]["weight_unit"]
+    weighted.tree["input"]["table"] = "scores_copies.parquet"
+    weighted.tree["output"]["table"] = "out/copies"
+    weighted.ran()
+    copies = weighted.ran("monitor", "--table", "new_copies.parquet")
+    same_estimates(found, copies)
+    assert "weights" not in copies
+
+
+def test_weights_of_one_are_none(weighted: Work) -> None:
+    """But for the intervals of shares, which are no Clopper-Pearson with weights."""
+    for name in ("scores", "new"):
+        table = pq.read_table(f"{name}.parquet").drop_columns(["w"])
+        write(weighing(table, np.full(len(table), 2)), f"{name}.parquet")
+    weighted.tree["input"]["weight_unit"] = 1
+    weighted.ran()
+    ones = weighted.ran("monitor", "--table", "new.parquet")
+    del weighted.tree["input"]["weight"], weighted.tree["input"]["weight_unit"]
+    weighted.tree["output"]["table"] = "out/plain"
+    weighted.ran()
+    plain = weighted.ran("monitor", "--table", "new.parquet")
+    same_estimates(ones, plain)
+    assert ones["losses"] == plain["losses"]
+    changes = [
+        [(each["change"], each["interval"], each["verdict"]) for each in found["patches"]]
+        for found in (ones, plain)
+    ]
+    assert changes[0] == changes[1]
+
+
+def test_weighted_intervals_are_those_of_the_specification(weighted: Work) -> None:
+    """Of w (x - c) on rows with w > 0, over the mean weight; of the fitting rows' shares, too."""
+    found = weighted.ran("monitor", "--table", "new.parquet")
+    log = weighted.redcal("log", "--json").lines
+    rows = [r for r in pq.read_table("new.parquet").to_pylist() if r["outcome"] and r["w"]]
+    run, w = oracle.Run(problem_of(rows)), np.array([2 * r["w"] for r in rows])
+    labels = [CLASSES.index(r["outcome"]) for r in rows]
+    events = sum(k * (k - 1) for k in (len(x["costs"]) for x in LOSSES.values()))
+    said = events + 2 * len(LOSSES) + 2 + 2 * len(log)  # of 2 models the losses, the Brier scores
+    ln = math.log(4 * said / found["delta"])
+
+    def around(x: Array, centre: float, length: float) -> list[float]:
+        n, z = len(w), w * (x - centre)
+        half = math.sqrt(2 * z.var(ddof=1) * ln / n) + 7 * w.max() * length * ln / (3 * (n - 1))
+        return [centre + (z.mean() + sign * half) / w.mean() for sign in (-1, 1)]
+
+    def costs(name: str, model: int) -> Array:
+        matrix, quantised = np.array(LOSSES[name]["costs"]), run.losses[name]
+        actions = [oracle.argmin(oracle.action_scores(quantised, f)) for f in run.f[model]]
+        return np.asarray(matrix[actions, labels], float)
+
+    def length(name: str) -> float:
+        matrix = np.array(LOSSES[name]["costs"])
+        return float(2 * (matrix.max(axis=0) - matrix.min(axis=0)).max())
+
+    first = {(name, model): costs(name, model) for name in LOSSES for model in (1, 2)}
+    for patch, each in zip(log, found["patches"], strict=True):
+        acted, was = run.rows_of(patch), costs(patch["loss"], patch["model"])
+        hit = np.isin(np.arange(len(rows)), acted).astype(float)
+        assert each["share_interval"] == pytest.approx(around(hit, 0.5, 1.0), abs=1e-6)
+        run.replay(patch)
+        x = costs(patch["loss"], patch["model"]) - was
+        expected = around(x, 0.0, length(patch["loss"]))
+        assert each["change"] == pytest.approx((w * x).sum() / w.sum(), abs=1e-6)
+        assert each["interval"] == pytest.approx(expected, abs=1e-6)
+    for each in found["losses"]:
+        name, model = each["loss"], each["model"]
+        x = costs(name, model) - first[name, model]
+        assert each["interval"] == pytest.approx(around(x, 0.0, length(name)), abs=1e-6)
+
+
+def test_a_share_of_few_heavy_rows_has_not_drifted(weighted: Work) -> None:
+    """The share of the fitting rows is uncertain by their weights, too."""
+    table = pq.read_table("scores.parquet")
+    times = [0 if i % 40 else 4_000 for i in range(len(table))]
+    write(weighing(table.drop_columns(["w"]), np.array(times)))
+    weighted.ran()
+    found = weighted.ran("monitor", "--table", "new.parquet")
+    assert found["patches"] and "drift" not in found["alerts"]
 
 
 def test_labels_that_come_later_are_new_rows(work: Work) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from deltalake import write_deltalake
 
-from tests.e2e.test_monitor import later
+from tests.e2e.test_monitor import later, weighing
 from tests.e2e.work import Work, scores
 
 
@@ -24,10 +25,15 @@ def work(
     return work
 
 
-def test_new_rows(work: Work) -> None:
-    write_deltalake("scores", scores(600))
+@pytest.mark.parametrize("weights", [False, True])
+def test_new_rows(work: Work, weights: bool) -> None:
+    first, new = scores(600), later(400, 8, 5_000)
+    if weights:
+        work.tree["input"] |= {"weight": "w", "weight_unit": 0.5}
+        first, new = (weighing(table, np.arange(len(table)) % 4) for table in (first, new))
+    write_deltalake("scores", first)
     assert work.redcal("fit").code == 3  # capped
-    write_deltalake("scores", later(400, 8, 5_000), mode="append")
+    write_deltalake("scores", new, mode="append")
     here = work.ran("monitor", "--dry-run")
     assert here["rows"] > 300
     budget = "engine.driver_budget=0"  # jobs go over the rows

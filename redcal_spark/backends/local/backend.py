@@ -242,8 +242,11 @@ class LocalScan:
         return sum(self._spread(decided, self.gathered.fit.scans), nothing)
 
     def patch_effects(self, pair: Fitted) -> list[PatchEffect]:
+        heaviest = self.gathered.holdout.totals.heaviest
+
         def effects(scan: BlockScan) -> list[PatchEffect]:
-            return patch_effects(scan.active, pair.rules, pair.log, scan.own_classified())
+            known = scan.own_classified()
+            return patch_effects(scan.active, pair.rules, pair.log, heaviest, known)
 
         blocks = self._spread(effects, self.gathered.holdout.scans)
         return added_effects(blocks, pair.log, pair.losses)

@@ -56,10 +56,11 @@ class EffectsTask:
 
     rules: Rules
     log: tuple[Patch, ...]
+    heaviest: int  # the largest weight
     source: CellSource = FROM_ROWS
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         blocks = (unpack_block(packed) for _, packed in self.source(batches))
-        effects = (patch_effects(block, self.rules, self.log) for block in blocks)
+        effects = (patch_effects(block, self.rules, self.log, self.heaviest) for block in blocks)
         total = added_effects(effects, self.log, self.rules.losses)
         yield row(STATISTICS, 0, pack_effects(total))

@@ -147,7 +147,7 @@ class SparkScan:
     def patch_effects(self, pair: Fitted) -> list[PatchEffect]:
         if self.written.told.bytes["holdout"] <= min(self.driver_budget, DRIVER_BUDGET):
             return self._at_the_driver(("holdout",)).patch_effects(pair)
-        task = pair.rules, tuple(pair.log)
+        task = pair.rules, tuple(pair.log), self.gathered.holdout.totals.heaviest
         frame = self.written.passed(lambda cells: EffectsTask(*task, cells), ("holdout",))
         blocks = (unpack_effects(data) for _, data in self.scratch.collected(frame))
         return added_effects(blocks, pair.log, pair.losses)
