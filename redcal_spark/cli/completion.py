@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from redcal_spark.cli.fail_on import CONDITIONS
+from redcal_spark.cli.fail_on import NamesAmong
 from redcal_spark.config.schema import Config
 from redcal_spark.config.section import Section
 
@@ -79,8 +79,8 @@ def _values(action: argparse.Action) -> tuple[str, ...]:
         return tuple(map(str, action.choices))
     if action.dest == "set":
         return tuple(f"{key}=" for key in _keys(Config))
-    if action.dest == "fail_on":
-        return tuple(CONDITIONS)
+    if isinstance(action.type, NamesAmong):
+        return action.type.known
     return ("latest",) if "latest" in (action.help or "") else ()
 
 

@@ -16,11 +16,11 @@ from redcal_spark.certificate.monitor import ALERTS
 from redcal_spark.cli import commands
 from redcal_spark.cli.completion import SHELLS, completion
 from redcal_spark.cli.demo_command import demo
-from redcal_spark.cli.fail_on import CONDITIONS, conditions
+from redcal_spark.cli.fail_on import CONDITIONS, NamesAmong
 from redcal_spark.cli.help import Formatter, ending, examples, overview
 from redcal_spark.cli.init_command import TABLES, init
 from redcal_spark.cli.log_lines import FORMATS, Context, Parser, logging_to_stderr
-from redcal_spark.cli.monitor_command import alert_names, watch
+from redcal_spark.cli.monitor_command import watch
 from redcal_spark.cli.results import aside
 from redcal_spark.cli.streams import Screen, printable
 from redcal_spark.cli.tune_command import tune
@@ -138,7 +138,7 @@ def _parser() -> argparse.ArgumentParser:
     def alerting(sub: argparse.ArgumentParser) -> None:
         sub.add_argument(
             "--fail-on",
-            type=conditions,
+            type=NamesAmong(tuple(CONDITIONS)),
             default=(),
             metavar="LIST",
             help=f"exit with 1 on any of these: {','.join(CONDITIONS)}",
@@ -223,7 +223,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     sub.add_argument(
         "--fail-on",
-        type=alert_names,
+        type=NamesAmong(ALERTS),
         default=(),
         metavar="LIST",
         help=f"exit 1 on any of these, comma-separated: {', '.join(ALERTS)}",

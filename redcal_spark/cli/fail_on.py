@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from redcal_spark.runs.ledger import RunRow
 from redcal_spark.runs.outcome import Outcome
@@ -42,14 +43,19 @@ CONDITIONS: dict[str, Callable[[Outcome], str | None]] = {
 }
 
 
-def conditions(text: str) -> tuple[str, ...]:
-    """The names in a list as `--fail-on` has it."""
-    names = tuple(name.strip() for name in text.split(","))
-    for name in names:
-        if name not in CONDITIONS:
-            known = ", ".join(CONDITIONS)
-            raise argparse.ArgumentTypeError(f"{name!r} is unknown; there are: {known}")
-    return names
+@dataclass(frozen=True)
+class NamesAmong:
+    """Reads a list as `--fail-on` has it; completion offers what is known."""
+
+    known: tuple[str, ...]
+
+    def __call__(self, text: str) -> tuple[str, ...]:
+        names = tuple(name.strip() for name in text.split(","))
+        for name in names:
+            if name not in self.known:
+                known = ", ".join(self.known)
+                raise argparse.ArgumentTypeError(f"{name!r} is unknown; there are: {known}")
+        return names
 
 
 def alerts(names: Sequence[str], outcome: Outcome) -> list[str]:

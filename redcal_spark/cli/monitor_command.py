@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from redcal_spark.certificate.intervals import Interval
-from redcal_spark.certificate.monitor import ALERTS, Monitored, PatchOnNewRows
+from redcal_spark.certificate.monitor import Monitored, PatchOnNewRows
 from redcal_spark.cli.open_job import job_of
 from redcal_spark.cli.results import aside, console_of, model_names, refresh_report
 from redcal_spark.cli.tables import Shown, columns_of, event_words
@@ -18,16 +18,6 @@ from redcal_spark.core.number_text import cost_texts, plural, share_text
 from redcal_spark.runs.monitor import Watch, monitor, record
 
 LISTED = 20  # patches that are shown: those that hurt or drifted first
-
-
-def alert_names(text: str) -> tuple[str, ...]:
-    """The names in a list as `--fail-on` has it."""
-    names = tuple(name.strip() for name in text.split(","))
-    for name in names:
-        if name not in ALERTS:
-            known = ", ".join(ALERTS)
-            raise argparse.ArgumentTypeError(f"{name!r} is unknown; there are: {known}")
-    return names
 
 
 def watch(options: argparse.Namespace) -> int:

@@ -25,6 +25,8 @@ CASES = [
     ("redcal log --run ", {"latest"}),
     ("redcal run -c conf/m", {"conf/my.yaml"}),
     ("redcal completion f", {"fish"}),
+    ("redcal run --fail-on cap", {"capped"}),
+    ("redcal monitor --fail-on d", {"drift"}),
     ("redcal prune --keep ", set()),
 ]
 
