@@ -20,6 +20,7 @@ from redcal_spark.report.data import Report
 from redcal_spark.report.write import write_report
 from redcal_spark.runs.job import Job
 from redcal_spark.runs.ledger import RunRow
+from redcal_spark.runs.tables import history_of
 
 TAG = "redcal.run_id"
 
@@ -96,7 +97,7 @@ def _log(mlflow: Any, wanted: Mlflow, job: Job, row: RunRow) -> str:
 def _measured(job: Job, row: RunRow) -> ReconciledPair:
     """The model of a run with what the run measured, from its tables."""
     pair = job.pair_of(row)
-    table = job.store.read(job.tables.history, {"run_id": row.run_id})
+    table = history_of(job.store, job.tables.history, row)
     if table is None or row.audits is None:
         return pair
     numbers = pa.table(table.select(SCHEMA.names).cast(SCHEMA))

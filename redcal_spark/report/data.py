@@ -23,11 +23,10 @@ from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.parameters import Parameters, Resolved
 from redcal_spark.core.patches import Patch, PatchLog
 from redcal_spark.core.tuned import Tuned
-from redcal_spark.runs import words_of_0_1
 from redcal_spark.runs.compare import SPLITS as SPLITS
 from redcal_spark.runs.ledger import RunRow
 from redcal_spark.runs.monitor import KIND, days_of
-from redcal_spark.runs.tables import pair_of
+from redcal_spark.runs.tables import history_of, pair_of
 from redcal_spark.settings import MAX_MODELS
 
 # of the models, in the page's style
@@ -59,11 +58,7 @@ class Report:
     def of(cls, store: Store, tables: OutputTables, row: RunRow) -> Report:
         """The report of a run that has a model."""
         pair = pair_of(store, tables.patches, row)
-        history = store.read(tables.history, {"run_id": row.run_id})
-        if history is not None and words_of_0_1.wrote(vars(row)):
-            history = words_of_0_1.split_column(history)
-        if history is not None and "segment" in history.column_names:
-            history = history.filter(pc.is_null(history["segment"]))
+        history = history_of(store, tables.history, row)
         outputs = json.loads(row.outputs or "{}")
         written = tables._asdict()
         return cls(

@@ -24,7 +24,7 @@ from redcal_spark.errors import RunError
 from redcal_spark.model.measurements import MEASURED, history_rows
 from redcal_spark.model.measurements import measurements as measurements
 from redcal_spark.model.pair import ReconciledPair
-from redcal_spark.runs import comments
+from redcal_spark.runs import comments, words_of_0_1
 from redcal_spark.runs.ledger import RunRow
 from redcal_spark.runs.segment_tables import segment_measurements, segment_quality
 
@@ -168,6 +168,18 @@ def history_table(
             for one in read(point.totals, told_apart, losses):
                 rows += [place | numbers for numbers in segment_measurements(one)]
     return pa.Table.from_pylist(rows, schema=HISTORY)
+
+
+def history_of(store: Store, history: str, row: RunRow) -> pa.Table | None:
+    """What a run measured on all rows, in the words of today; None: the table is not there."""
+    table = store.read(history, {"run_id": row.run_id})
+    if table is None:
+        return None
+    if words_of_0_1.wrote(vars(row)):
+        table = words_of_0_1.split_column(table)
+    if "segment" in table.column_names:
+        table = table.filter(pc.is_null(table["segment"]))
+    return table
 
 
 # --- metrics --------------------------------------------------------------------------------------

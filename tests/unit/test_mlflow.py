@@ -11,7 +11,9 @@ from typing import Any
 import mlflow
 import numpy as np
 import pandas as pd
+import pyarrow.compute as pc
 import pytest
+from deltalake import DeltaTable
 
 import redcal_spark.mlflow
 from redcal_spark import ReconciledPair, Reconciler, cli
@@ -170,6 +172,20 @@ def test_redcal_run_logs_once(tracking: Path, capsys: pytest.CaptureFixture[str]
     assert len(pair.log) == runs[0].data.metrics["patches"]
     artifacts = Path(mlflow.artifacts.download_artifacts(run_id=first["mlflow_run"], dst_path="x"))
     assert first["run_id"] in (artifacts / "redcal" / "report.html").read_text()
+
+
+def test_the_history_that_is_logged_is_of_all_rows(tracking: Path) -> None:
+    """Those of segments are in the run's table, and no evidence of the model has them."""
+    assert cli.main(["demo", "--rows", "1500", "--quiet"]) == 0
+    given = demo_config(experiment="triage", registered_model="triage_pair")
+    assert cli.main(["run", *given, "--quiet", "--set", "input.segments=[cohort]"]) == 0
+    pair = redcal_spark.mlflow.load_model("models:/triage_pair/1")
+    assert pair.history is not None
+    numbers = pair.history.to_arrow()
+    stored = DeltaTable("out/demo/triage_history").to_pyarrow_table()
+    assert len(numbers) < len(stored) and len(stored.filter(pc.is_valid(stored["segment"])))
+    places = numbers.select(["split", "step", "loss", "model"]).to_pylist()
+    assert len({tuple(place.values()) for place in places}) == len(places)
 
 
 def test_a_server_that_is_not_there(
