@@ -32,7 +32,7 @@ BESIDES = {
 }
 FIRST = 6  # that hold, to be seen at once
 HEAVY = (
-    *("both_losses_fell", "loss_fell", "largest_event", "largest_gap"),
+    *("both_losses_fell", "all_losses_fell", "loss_fell", "largest_event", "largest_gap"),
     *("calibration_gap", "decision_loss", "brier_decrease"),
 )
 RELATIONS = {"<": "<", "<=": "≤", ">": ">", ">=": "≥", "==": "="}

@@ -15,7 +15,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from redcal_spark import ReconciledPair, Reconciler
+from redcal_spark.backends.local.backend import LocalBackend
+from redcal_spark.backends.local.store import DeltaRsStore
+from redcal_spark.config.load import load_config
 from redcal_spark.errors import InputError, ModelFileError, UsageError
+from redcal_spark.report.data import Report
+from redcal_spark.report.provenance import certificate
+from redcal_spark.runs.job import Job
 from tests import oracle
 from tests.e2e.work import CLASSES, LOSSES, Work, scores, write
 from tests.oracle import Problem
@@ -130,6 +136,15 @@ def test_names_where_people_look(three: Work) -> None:
     assert "all losses fell" in evaluated and "both losses fell" not in evaluated
     explained = three.redcal("explain", "--id", "1007").out
     assert "vendor" in explained
+
+
+def test_the_report_shows_first_whether_all_losses_fell(three: Work) -> None:
+    three.ran()
+    job = Job(load_config("config.yaml"), LocalBackend(DeltaRsStore()))
+    shown = list(certificate(Report.of(job.store, job.tables, job.find())))
+    first = [[check.name for _, check in group["first"]] for group in shown]
+    fell = [names for names in first if "all_losses_fell" in names]
+    assert fell and all(names[0] == "all_losses_fell" for names in fell)
 
 
 @pytest.mark.parametrize("algorithm", ["reconcile", "decision_calibration", "dc_then_redcal"])
