@@ -147,6 +147,15 @@ def test_the_report_shows_first_whether_all_losses_fell(three: Work) -> None:
     assert fell and all(names[0] == "all_losses_fell" for names in fell)
 
 
+def test_the_sums_of_written_scores_are_evaluated(three: Work) -> None:
+    """Without the columns that they are made of, too."""
+    three.tree["output"]["columns"] = ["case", "outcome", "fold"]
+    three.ran()
+    told = three.redcal("evaluate", "--json").json
+    sums = [x for x in told["certificate"]["checks"] if x["name"] == "replay"]
+    assert {x["verdict"] for x in sums} == {"holds"}
+
+
 @pytest.mark.parametrize("algorithm", ["reconcile", "decision_calibration", "dc_then_redcal"])
 def test_the_other_algorithms(three: Work, algorithm: str) -> None:
     three.tree["reconcile"] |= {"algorithm": algorithm, "alpha": 0.05, "max_steps": 40}

@@ -86,8 +86,8 @@ def input_left(job: Job, row: RunRow, written: Written, why: str) -> Source:
 def has_all_rows(job: Job) -> bool:
     """Whether the written rows are all rows, with all that splits and labels them."""
     output, columns = job.config.output, job.problem.columns
-    scores = (*columns.of_model(1), *columns.of_model(2))
-    needed = {*columns_read(columns, job.split)}.difference(scores)
+    scores = map(columns.of_model, range(1, columns.n_models + 1))
+    needed = {*columns_read(columns, job.split)}.difference(*scores)
     return output.rows == "all" and (output.columns is None or needed <= {*output.columns})
 
 
