@@ -29,9 +29,9 @@ from redcal_spark.config.values import (
     AutoOrWhole,
     Count,
     Flag,
+    Fraction,
     GridBits,
     Number,
-    Portion,
     Seconds,
     Share,
     Text,
@@ -109,7 +109,7 @@ class Reconcile(Section):
         description="if holdout loss rises: off, report, or best_prefix to drop what raised it",
     )
 
-    delta: Portion = Field(
+    delta: Fraction = Field(
         default=0.05,
         description="probability that any statement about holdout rows is false, in (0, 1)",
     )

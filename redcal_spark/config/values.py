@@ -130,7 +130,6 @@ Text = Annotated[str, Field(min_length=1), BeforeValidator(_text)]
 Number = Annotated[float, BeforeValidator(_number)]
 Positive = Annotated[float, Field(gt=0), BeforeValidator(_positive)]
 Share = Annotated[float, Field(gt=0, le=1), BeforeValidator(_share)]
-Portion = Annotated[float, Field(gt=0, lt=1), BeforeValidator(_share)]
 Fraction = Annotated[float, Field(gt=0, lt=1), BeforeValidator(_fraction)]
 AutoOrShare = Annotated[
     float | Literal["auto"],

@@ -210,6 +210,8 @@ ONE_PROBLEM = [
         "eta: leave it out",
     ),
     ("reconcile.beta=2", "reconcile.beta: must be in (0, 1], got 2"),
+    ("reconcile.delta=1", "reconcile.delta: must be in (0, 1), got 1"),
+    ("reconcile.delta=0", "reconcile.delta: must be in (0, 1), got 0"),
     ("reconcile.beta=often", "reconcile.beta: must be auto or a number in (0, 1], got 'often'"),
     ("reconcile.beta=true", "reconcile.beta: must be auto or a number in (0, 1], got true"),
     ("reconcile.grid_bits=27", "reconcile.grid_bits: must be from 1 to 26, got 27"),
