@@ -72,7 +72,7 @@ class Summary(Tabular):
     def of(
         cls, heading: str, audits: Mapping[str, Any], models: Sequence[str], binary: bool
     ) -> Summary:
-        rows = {split: _counted(both["before"]) for split, both in audits.items()}
+        rows = {split: counted(both["before"]) for split, both in audits.items()}
         lines = [
             line for split, both in audits.items() for line in _lines(split, both, models, binary)
         ]
@@ -139,7 +139,7 @@ def _worst(audit: Mapping[str, Any]) -> Fraction:
     return Fraction(rows, audit["rows"])
 
 
-def _counted(audit: Mapping[str, Any]) -> int:
+def counted(audit: Mapping[str, Any]) -> int:
     """The rows themselves, whatever their weights."""
     rows: int = audit.get("weights", audit)["rows"]
     return rows

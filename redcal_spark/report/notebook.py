@@ -8,6 +8,7 @@ from redcal_spark.backends.location import Location
 from redcal_spark.errors import UsageError
 from redcal_spark.model.evaluation import Evaluation
 from redcal_spark.model.pair import ReconciledPair
+from redcal_spark.model.summary import counted
 from redcal_spark.report import page, plots, provenance, write
 from redcal_spark.report.data import SPLITS, STYLES
 from redcal_spark.report.markup import name
@@ -27,7 +28,7 @@ def html(shown: ReconciledPair | Evaluation) -> str | None:
         "headline": shown.headline(),
         "models": list(zip(map(name, report.models), STYLES.values(), strict=False)),
         "split": SPLITS[report.shown_split],
-        "rows": report.rows(report.shown_split),
+        "rows": counted(report.audits[report.shown_split]["before"]),
         "summary": summary(report),
         "groups": list(provenance.certificate(report)),
     }

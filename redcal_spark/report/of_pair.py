@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
+from redcal_spark.core.columns import Columns
 from redcal_spark.model.evaluation import Evaluation
 from redcal_spark.model.evidence import Evidence
 from redcal_spark.model.pair import ReconciledPair
@@ -62,6 +63,7 @@ def _config(pair: ReconciledPair) -> dict[str, Any]:
             "label": columns.label,
             "models": dict(zip(columns.shown, map(_plain, columns.models), strict=True)),
             "classes": _plain(columns.classes),
+            **_weight(columns),
         },
         "losses": {
             loss.name: {
@@ -73,6 +75,12 @@ def _config(pair: ReconciledPair) -> dict[str, Any]:
         "reconcile": asdict(pair.parameters),
         "output": {},
     }
+
+
+def _weight(columns: Columns) -> dict[str, Any]:
+    if columns.weight is None:
+        return {}
+    return {"weight": columns.weight, "weight_unit": columns.weight_unit}
 
 
 def _plain(names: str | tuple[str, ...] | None) -> Any:

@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from redcal_spark import ReconciledPair
+from redcal_spark import ReconciledPair, Reconciler
 from tests import oracle, problems
-from tests.e2e.work import Work, problem, scores, split_rows, write
+from tests.e2e.work import CLASSES, LOSSES, Work, problem, scores, split_rows, write
 from tests.helpers import same_as
+from tests.report_pages import numbers, read_page
 
 
 def weighted(rows: int = 600, heavy: int = 4) -> pa.Table:
@@ -107,6 +108,33 @@ def test_audit_and_check_say_weighted(work: Work) -> None:
     assert audit["rows"] == 2 * sum(counted)
     assert audit["weights"]["rows"] == len(counted)
     assert "labelled rows, weighted: they count as" in work.redcal("audit").out
+
+
+def test_a_report_has_one_value_of_each_number_and_says_weighted(work: Work) -> None:
+    table = with_weights(work)
+    page = read_page(Path(work.ran()["report"]).read_text("utf-8"))
+    values = {of: {value for value, _ in shown} for of, shown in numbers(page).items()}
+    assert {of for of, several in values.items() if len(several) > 1} == set()
+    for split, fold in (("fit", "train"), ("holdout", "test")):
+        w = split_rows(table, fold)["w"].to_pylist()
+        assert values[f"{split}/rows"] == {str(round(2 * sum(w)))}
+        assert values[f"{split}/counted"] == {str(sum(x > 0 for x in w))}
+    assert work.redcal("report", "-o", "page.md").code == 0
+    said = "The rows are weighted by `w`, in units of 0.5: a row of weight w counts as w rows"
+    assert said in Path("page.md").read_text("utf-8")
+
+
+def test_a_report_in_python_says_weighted(tmp_path: Path) -> None:
+    fit = split_rows(weighted(), "train")
+    columns = {"model_1": "a", "model_2": "b", "label": "outcome", "classes": list(CLASSES)}
+    losses = {name: loss["costs"] for name, loss in LOSSES.items()}
+    given = {"losses": losses, "alpha": 0.005, "eta": 0.01, "weight": "w", "weight_unit": 0.5}
+    pair = Reconciler(**columns, **given).fit(fit)
+    pair.report(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text("utf-8")
+    assert re.search("The rows are weighted by <b>.*w.*</b>, in units of 0.5: a row of", page)
+    shown = pair._repr_html_()
+    assert shown is not None and f"On {pair.counted:,} fitted rows, weighted." in shown
 
 
 def test_another_unit_is_another_run(work: Work) -> None:
