@@ -165,7 +165,7 @@ def metrics(pair: ReconciledPair) -> dict[str, float]:
     numbers: dict[str, float] = {
         "patches": len(pair.log),
         "rounds": pair.log.rounds,
-        "fit_rows": pair.rows,
+        "fit_rows": pair.counted,
     }
     if pair.certificate is not None:
         counts = pair.certificate.counts

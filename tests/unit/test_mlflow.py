@@ -121,6 +121,17 @@ def test_what_a_run_has(tracking: Path) -> None:
     assert redcal_spark.mlflow.load_model("models:/lending/1").log == pair.log
 
 
+def test_rows_are_counted_whatever_their_weights() -> None:
+    """As the ledger has them, whose name the number has."""
+    rng = np.random.default_rng(3)
+    one, two = rng.random((2, 400))
+    given = {"losses": {"t": [[0, 5], [1, 0]]}, "alpha": 0.01, "eta": 0.05, "weight_unit": 0.5}
+    weight = rng.integers(0, 5, 400) / 2
+    pair = Reconciler(**given).fit(one, two, rng.integers(0, 2, 400), weight=weight)
+    assert pair.rows == 2 * weight.sum()
+    assert models.metrics(pair)["fit_rows"] == np.count_nonzero(weight)
+
+
 def test_other_models_are_refused(tracking: Path) -> None:
     Path("other.py").write_text("def _load_pyfunc(path):\n    return None\n")
     Path("data.txt").write_text("x")
