@@ -178,7 +178,7 @@ class Monitored:
             told["mass"] = f"an event has more than 2 eta of the new rows: {names}"
         rose = [loss for loss in self.losses if loss.verdict == "rose"]
         if rose:
-            names = ", ".join(f"{each.loss} (model {each.model})" for each in rose)
+            names = ", ".join(f"{each.loss} ({self._called(each.model)})" for each in rose)
             told["loss"] = f"the patches raise the cost of new rows: {names}"
         hurt = [each for each in self.patches if each.verdict == "rose"]
         if hurt:
@@ -189,6 +189,10 @@ class Monitored:
             steps = ", ".join(str(each.patch.step) for each in drifted[:10])
             told["drift"] = f"{len(drifted):,} patches act on another share of rows: steps {steps}"
         return told
+
+    def _called(self, model: int) -> str:
+        names = self.pair.columns.model_names
+        return f"model {model}" if names is None else names[model - 1]
 
     def to_json(self) -> dict[str, Any]:
         return {

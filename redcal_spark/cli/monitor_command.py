@@ -78,7 +78,7 @@ def _losses(monitored: Monitored, models: Sequence[str]) -> Table:
 
 
 def _masses(monitored: Monitored) -> Table:
-    eta = monitored.pair.resolved.eta
+    eta, names = monitored.pair.resolved.eta, monitored.pair.columns.model_names
     assert eta is not None
     heads = ["rows", "share", "interval", "eta", "2 eta"]
     table = columns_of(["largest event left"], heads)
@@ -86,6 +86,8 @@ def _masses(monitored: Monitored) -> Table:
     for each in monitored.masses:
         actions = monitored.pair.losses[monitored.pair.losses.place(each.loss)].actions
         event = f"{actions[each.a1]} / {actions[each.a2]}" if each.rows else "none"
+        if names is not None and each.rows:
+            event += f" ({' / '.join(names[model - 1] for model in each.models)})"
         name = f"{each.loss}: {event}"
         bounds = share_text(eta), share_text(2 * eta)
         share = share_text(each.share)
@@ -100,17 +102,19 @@ def _patches(monitored: Monitored) -> list[Shown]:
         return each.verdict != "rose", not each.drifted, each.patch.step
 
     heads = ["share\nfitted", "share\nnew", "interval", "change\nof cost", "interval"]
-    table = columns_of(["patch"], heads)
+    losses, names = monitored.pair.losses, monitored.pair.columns.model_names
+    table = columns_of(["patch", "model"], heads)
     table.add_column("")
     order = sorted(monitored.patches, key=odd)[:LISTED]
     for each in sorted(order, key=lambda each: each.patch.step):
-        where = f"{each.patch.step}: {event_words(each.patch, monitored.pair.losses)}"
+        where = f"{each.patch.step}: {event_words(each.patch, losses, names)}"
+        own = str(each.patch.model) if names is None else names[each.patch.model - 1]
         shares = share_text(each.fitted_share), share_text(each.share)
         change = "" if each.change is None else f"{float(each.change):+.3g}"
         said: list[str] = [each.verdict] if each.verdict != "undecided" else []
         said += ["drifted"] if each.drifted else []
         cells = (*shares, _ends(each.share_interval, True), change, _ends(each.interval))
-        table.add_row(where, *cells, ", ".join(said))
+        table.add_row(where, own, *cells, ", ".join(said))
     left = len(monitored.patches) - LISTED
     return (
         [table] if left <= 0 else [table, f"... and {plural(left, 'more patch', 'more patches')}"]

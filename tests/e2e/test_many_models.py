@@ -38,8 +38,8 @@ def third(table: pa.Table, seed: int = 9) -> np.ndarray[Any, Any]:
     return np.asarray(mixed / mixed.sum(axis=1, keepdims=True))
 
 
-def rows_of_three() -> pa.Table:
-    table = scores(rows=300)
+def rows_of_three(seed: int = 5) -> pa.Table:
+    table = scores(300, seed)
     for j, column in enumerate(third(table).T):
         table = table.append_column(f"v{j}", pa.array(column))
     return table
@@ -154,6 +154,23 @@ def test_the_sums_of_written_scores_are_evaluated(three: Work) -> None:
     told = three.redcal("evaluate", "--json").json
     sums = [x for x in told["certificate"]["checks"] if x["name"] == "replay"]
     assert {x["verdict"] for x in sums} == {"holds"}
+
+
+def test_monitor_says_whose_events_and_patches(three: Work) -> None:
+    three.ran()
+    write(rows_of_three(seed=6), "new.parquet")
+    told = three.redcal("monitor", "--table", "new.parquet", "--json").json
+    shown = three.redcal("monitor", "--table", "new.parquet").out.splitlines()
+    for mass in told["masses"]:
+        (line,) = (x for x in shown if x.startswith(f"{mass['loss']}: ") and " / " in x)
+        one, two = (NAMES[i - 1] for i in mass["models"])
+        assert f"({one} / {two})" in line or not mass["rows"]
+    log = {patch["step"]: patch for patch in three.redcal("log", "--json").lines}
+    start = next(i for i, line in enumerate(shown) if line.startswith("patch"))
+    for line in shown[start + 1 : start + 1 + min(20, len(log))]:
+        patch = log[int(line.partition(":")[0])]
+        assert NAMES[patch["model"] - 1] in line
+        assert patch["other"] is None or NAMES[patch["other"] - 1] in line
 
 
 @pytest.mark.parametrize("algorithm", ["reconcile", "decision_calibration", "dc_then_redcal"])
