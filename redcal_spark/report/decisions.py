@@ -281,6 +281,13 @@ def _dispute(report: Report, loss: int, of: tuple[str, ...]) -> dict[str, Any]:
         "left_out": len(groups[PAIRS:]),
         "column": f"{report.losses[loss].name}_decision",
         "tie": tie,
-        "tie_model": {"model_1": report.models[0], "model_2": report.models[1]}.get(tie, tie),
+        "tie_model": _tie_model(report, tie),
         "written": "table" in report.versions,
     }
+
+
+def _tie_model(report: Report, tie: str | None) -> str | None:
+    """The model whose action decides; `model_1` may be the name of any, where models have names."""
+    if report.config["input"].get("models") is not None:
+        return tie
+    return {"model_1": report.models[0], "model_2": report.models[1]}.get(str(tie), tie)

@@ -156,6 +156,15 @@ def test_the_sums_of_written_scores_are_evaluated(three: Work) -> None:
     assert {x["verdict"] for x in sums} == {"holds"}
 
 
+def test_the_report_knows_models_whose_names_are_numbers(three: Work) -> None:
+    """`model_1` is the model of this name, wherever it stands."""
+    named = ("model_2", "model_3", "model_1")
+    three.tree["input"]["models"] = dict(zip(named, GIVEN.values(), strict=True))
+    three.tree["output"]["tie"] = "model_1"
+    page = Path(three.ran()["report"]).read_text("utf-8")
+    assert "that of model_1 (<code>output.tie: model_1</code>)" in page
+
+
 def test_monitor_says_whose_events_and_patches(three: Work) -> None:
     three.ran()
     write(rows_of_three(seed=6), "new.parquet")
