@@ -325,7 +325,10 @@ def queries() -> list[str]:
     return re.findall(r"```sql\n(.*?)```", text, re.DOTALL)
 
 
-def test_the_dashboard_queries_of_the_pages_run(work: Work) -> None:
+@pytest.mark.parametrize("segments", [None, ["outcome"]])
+def test_the_dashboard_queries_of_the_pages_run(work: Work, segments: list[str] | None) -> None:
+    """Where the metrics have numbers of segments, too, the answers are of all rows."""
+    work.tree["input"]["segments"] = segments
     run = work.ran()
     work.redcal("apply")
     work.redcal("run", "--set", "input.label=note")  # fails
