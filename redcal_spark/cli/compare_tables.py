@@ -24,7 +24,7 @@ from redcal_spark.runs.compare import (
 
 ABOUT_MEAN = (
     "The mean is a baseline without parameters: one model, with nothing left to disagree about.",
-    "It keeps neither of yours and certifies nothing.",
+    "It keeps {} of yours and certifies nothing.",
 )
 Number = Callable[[Metrics], Fraction]
 
@@ -34,8 +34,7 @@ def comparison_tables(compared: Comparison) -> list[Shown]:
     losses, splits = compared.procedures[0].pair.losses, compared.splits
     both = "both" if compared.procedures[0].pair.columns.n_models == 2 else "all"
     average = f"Mean of {both} models"
-    first = compared.procedures[0]
-    rows = ", ".join(f"{first.metrics(s)[0].rows:,} {SPLITS[s]} rows" for s in splits)
+    rows = "; ".join(map(compared.rows_words, splits))
     heads = [f"Brier\n{SPLITS[split]}" for split in splits]
     work = ["patches", "fitted\nvalues", "seconds"]
     table = columns_of([rows + f"\n(means of {both} models)", "status"], [*work, *heads])
@@ -56,7 +55,8 @@ def comparison_tables(compared: Comparison) -> list[Shown]:
         for name, shares in zip(names, apart, strict=True):
             table.add_row(name, *islice(texts, len(splits)), *map(share_text, shares))
         shown += ["", table]
-    return [*shown, *_equal(compared), "", *ABOUT_MEAN]
+    none = "neither" if both == "both" else "none"
+    return [*shown, *_equal(compared), "", *(line.format(none) for line in ABOUT_MEAN)]
 
 
 def _ends(compared: Comparison, number: Number) -> list[list[float]]:

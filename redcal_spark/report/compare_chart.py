@@ -14,7 +14,7 @@ from redcal_spark.errors import UsageError
 from redcal_spark.report.charts import Point, short, thinned
 from redcal_spark.report.markup import Html, joined, tag
 from redcal_spark.report.numbers import tick_texts, ticks
-from redcal_spark.runs.compare import PROCEDURES, SPLITS, Comparison, mean_brier, mean_gap
+from redcal_spark.runs.compare import PROCEDURES, Comparison, mean_brier, mean_gap
 
 ENDINGS = (".svg", ".html")
 # Told apart by those who see no colours, too: each line has its own dashes.
@@ -83,7 +83,7 @@ def draw(comparison: Comparison) -> Html:
                 ]
                 for one in compared
             }
-            rows = f"{compared[0].metrics(split)[0].rows:,} {SPLITS[split]} rows"
+            rows = comparison.rows_words(split)
             corner = f"{LEFT + column * (LEFT + WIDE)} {ABOVE + row * (ABOVE + HIGH + BELOW)}"
             mean = float(number(comparison.mean[split]))
             panel = _panel(f"{title}, {rows}", lines, mean)

@@ -30,7 +30,7 @@ GLOSSARY = (  # the words that the one who signs meets
     ("Cost", "what decisions cost by what really happened, from your table of costs"),
     ("Holdout rows", "rows with known outcomes that were kept out of the fit, to check it"),
     ("Correction, patch", "a small change to one model’s scores on a described group of rows"),
-    ("In dispute", "the two models lead to different decisions"),
+    ("In dispute", "the models lead to different decisions"),
     ("Certificate", "what is promised, what was measured, and whether it holds"),
     ("±, interval", "the true value lies within, with the confidence that is given"),
     ("Fingerprint", "a digest of all that went into the run; another input or setting changes it"),

@@ -117,10 +117,9 @@ class Prefix:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """The four procedures, and per split the mean of both models: a baseline with no parameters.
+    """The four procedures, and per split the mean of all models: a baseline with no parameters.
 
-    The mean has no disagreement, for it is one model. It keeps neither of the two and certifies
-    nothing.
+    The mean has no disagreement, for it is one model. It keeps none of them and certifies nothing.
     equal: per measure, each procedure when it had spent as much as the thriftier one of Reconcile
     and ReDCal did in all. most: how much that is; 0: neither did anything.
     """
@@ -133,6 +132,12 @@ class Comparison:
     @property
     def splits(self) -> list[str]:
         return list(self.procedures[0].histories)
+
+    def rows_words(self, split: str) -> str:
+        """How many rows a split has, and whether they count by weights."""
+        totals = self.procedures[0].histories[split][0].totals
+        weighted = "" if totals.weights is None else ", weighted"
+        return f"{totals.counted:,} {SPLITS[split]} rows{weighted}"
 
     def to_json(self) -> dict[str, Any]:
         return {

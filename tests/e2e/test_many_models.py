@@ -156,6 +156,11 @@ def test_the_sums_of_written_scores_are_evaluated(three: Work) -> None:
     assert {x["verdict"] for x in sums} == {"holds"}
 
 
+def test_words_of_the_mean_of_three(three: Work) -> None:
+    told = three.redcal("compare").out
+    assert "Mean of all models" in told and "It keeps none of yours" in told
+
+
 def test_the_report_knows_models_whose_names_are_numbers(three: Work) -> None:
     """`model_1` is the model of this name, wherever it stands."""
     named = ("model_2", "model_3", "model_1")

@@ -110,6 +110,17 @@ def test_audit_and_check_say_weighted(work: Work) -> None:
     assert "labelled rows, weighted: they count as" in work.redcal("audit").out
 
 
+def test_a_comparison_counts_rows_and_says_weighted(work: Work) -> None:
+    table = with_weights(work)
+    told = work.redcal("compare", "-o", "chart.svg")
+    assert told.code == 0, told.err
+    drawn = Path("chart.svg").read_text("utf-8")
+    for fold, split in (("train", "fitted"), ("test", "holdout")):
+        rows = sum(x > 0 for x in split_rows(table, fold)["w"].to_pylist())
+        assert f"{rows} {split} rows, weighted" in told.out
+        assert f"{rows} {split} rows, weighted" in drawn
+
+
 def test_a_report_has_one_value_of_each_number_and_says_weighted(work: Work) -> None:
     table = with_weights(work)
     page = read_page(Path(work.ran()["report"]).read_text("utf-8"))
@@ -126,10 +137,18 @@ def test_a_report_has_one_value_of_each_number_and_says_weighted(work: Work) -> 
 
 def test_a_report_in_python_says_weighted(tmp_path: Path) -> None:
     fit = split_rows(weighted(), "train")
-    columns = {"model_1": "a", "model_2": "b", "label": "outcome", "classes": list(CLASSES)}
     losses = {name: loss["costs"] for name, loss in LOSSES.items()}
-    given = {"losses": losses, "alpha": 0.005, "eta": 0.01, "weight": "w", "weight_unit": 0.5}
-    pair = Reconciler(**columns, **given).fit(fit)
+    pair = Reconciler(
+        losses=losses,
+        alpha=0.005,
+        eta=0.01,
+        model_1="a",
+        model_2="b",
+        label="outcome",
+        classes=list(CLASSES),
+        weight="w",
+        weight_unit=0.5,
+    ).fit(fit)
     pair.report(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text("utf-8")
     assert re.search("The rows are weighted by <b>.*w.*</b>, in units of 0.5: a row of", page)

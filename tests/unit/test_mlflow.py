@@ -125,9 +125,9 @@ def test_rows_are_counted_whatever_their_weights() -> None:
     """As the ledger has them, whose name the number has."""
     rng = np.random.default_rng(3)
     one, two = rng.random((2, 400))
-    given = {"losses": {"t": [[0, 5], [1, 0]]}, "alpha": 0.01, "eta": 0.05, "weight_unit": 0.5}
     weight = rng.integers(0, 5, 400) / 2
-    pair = Reconciler(**given).fit(one, two, rng.integers(0, 2, 400), weight=weight)
+    made = Reconciler(losses={"t": [[0, 5], [1, 0]]}, alpha=0.01, eta=0.05, weight_unit=0.5)
+    pair = made.fit(one, two, rng.integers(0, 2, 400), weight=weight)
     assert pair.rows == 2 * weight.sum()
     assert models.metrics(pair)["fit_rows"] == np.count_nonzero(weight)
 
