@@ -140,13 +140,13 @@ def _brier(case: Case) -> Iterator[Check]:
 
 
 def _counts(case: Case) -> Iterator[Check]:
-    """How many rounds and patches there can be."""
+    """How many rounds and patches there can be, by the Brier scores before the first patch."""
     pair = case.pair
+    together = sum((case.brier(case.points[0], model) for model in case.models), Fraction(0))
     if not case.given.calibrates_only:
-        together = sum((case.brier(case.start, model) for model in case.models), Fraction(0))
         yield Check.of(
             "rounds",
-            f"at most 8 d {case.brier_sum_words} / (alpha^2 eta) rounds, B before the first of them"
+            f"at most 8 d {case.brier_sum_words} / (alpha^2 eta) rounds, B before the first patch"
             if case.given.reconciles_decisions
             else f"at most 16 {case.brier_sum_words} / (eta alpha^2) rounds",
             Fraction(pair.log.rounds),
@@ -155,7 +155,6 @@ def _counts(case: Case) -> Iterator[Check]:
             uncovered=case.coarse,
         )
     if not case.given.reconciles_scores:
-        together = sum((case.brier(case.points[0], model) for model in case.models), Fraction(0))
         coarse = case.too_coarse
         yield Check.of(
             "steps",

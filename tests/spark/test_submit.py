@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 import yaml
 from deltalake import DeltaTable, write_deltalake
+from packaging.requirements import Requirement
 
 from tests import backends, wheels
 from tests.e2e.test_resume import outcome
@@ -39,7 +40,7 @@ def packages() -> str:
 
 @dataclass(frozen=True)
 class Submitter:
-    """Workers have numpy and pyarrow; the driver has what the wheel asks for, but not the wheel."""
+    """Workers have numpy and pyarrow; the driver has pandas and what the wheel asks for, no wheel."""
 
     cluster: backends.Cluster
     driver: Path
@@ -78,7 +79,7 @@ class Submitter:
 def submit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Submitter]:
     folder = tmp_path_factory.mktemp("cluster")
     wheel = wheels.build(folder / "sources")
-    needed = wheels.needed(wheels.requirements(wheel))
+    needed = wheels.needed([*wheels.requirements(wheel), Requirement("pandas")])
     driver = backends.environment(folder / "driver", [*needed, "pyspark", "py4j"])
     for python in (driver, backends.environment(folder / "look")):
         wheels.run([str(python), "-c", "import redcal_spark"], folder, code=1)

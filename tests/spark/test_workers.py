@@ -42,18 +42,13 @@ def failing(monkeypatch: pytest.MonkeyPatch, fail: Callable[[], None]) -> None:
     """Every task over rows of the input fails at its first batch, however often it is tried."""
 
     def made(plain: Any) -> Any:
-        def make(*arguments: Any) -> Any:
-            task = plain(*arguments)
-
-            def run(batches: Any) -> Iterator[Any]:
-                for batch in task(batches):
+        class Failing(plain):  # type: ignore[misc]
+            def __call__(self, batches: Any) -> Iterator[Any]:
+                for batch in plain.__call__(self, batches):
                     fail()
                     yield batch
 
-            run.names = getattr(task, "names", None)  # type: ignore[attr-defined]
-            return run
-
-        return make
+        return Failing
 
     for owner, name in ((scan, "ScanTask"), (frames, "ApplyTask")):
         monkeypatch.setattr(owner, name, made(getattr(owner, name)))

@@ -192,7 +192,7 @@ def expected(run: Run, holdout: Problem) -> Expected:
             fall = start.brier(model) - last.brier(model)
             found["brier_decrease", "fit", None, model] = (">=", fall, times * each, fine)
     if p.algorithm != "decision_calibration":
-        both = start.brier(1) + start.brier(2)
+        both = first.brier(1) + first.brier(2)
         most = 8 * d * both / (alpha**2 * eta) if redcal else 16 * both / (eta * alpha**2)
         found["rounds", "fit", None, None] = ("<=", Fraction(len(opened)), most, fine)
     if p.algorithm != "reconcile":

@@ -61,6 +61,13 @@ def test_others_are_not(version: str) -> None:
     spark_version._check("Spark", version)
 
 
+def test_a_driver_without_pandas_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    spark_version.need_pyspark_4()
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(UsageError, match=r"needs pandas at the driver.*pip install 'pandas>=2\.2"):
+        spark_version.need_pyspark_4()
+
+
 def test_a_spark_that_has_no_delta_yet_is_named() -> None:
     assert spark_version.newer_than_delta("4.2.1") == ""
     assert "this is PySpark 4.3.0" in spark_version.newer_than_delta("4.3.0")

@@ -1,8 +1,9 @@
-"""Which Spark this is, and what is said of one that is too old."""
+"""Which Spark this is, and what is said of one that is too old or lacks what it needs."""
 
 from __future__ import annotations
 
 import re
+from importlib.util import find_spec
 from typing import Any
 
 import pyspark
@@ -16,6 +17,11 @@ OLDEST, NEWEST = (4, 0), (4, 2)  # with a Delta
 def need_pyspark_4() -> None:
     """Refuse a PySpark that lacks what the engine is built on, in words."""
     _check("PySpark", pyspark.__version__)
+    if find_spec("pandas") is None:  # `mapInArrow` asks for it, though no rows go through it
+        raise UsageError(
+            "PySpark needs pandas at the driver, and there is none; install it there: pip install "
+            "'pandas>=2.2,<3' (the extra redcal_spark[spark] brings it). Workers need none"
+        )
 
 
 def need_spark_4(spark: Any) -> None:
