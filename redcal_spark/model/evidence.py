@@ -20,7 +20,7 @@ from redcal_spark.errors import ModelFileError
 from redcal_spark.model.audit import audits
 from redcal_spark.model.measurements import MEASURED, history_rows
 
-SCHEMA = pa.schema(MEASURED)
+SCHEMA = pa.schema([(name, kind) for name, kind, _ in MEASURED])
 COUNTS = ("rows", "fit_rows", "holdout_rows", "unlabelled_rows", "bad_rows")
 
 
