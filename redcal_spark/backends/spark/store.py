@@ -28,16 +28,16 @@ from redcal_spark.backends.location import Location
 from redcal_spark.backends.names import Place, problem_of_target, quoted
 from redcal_spark.backends.spark.catalog import commented, described, overwrite_rows, said_of
 from redcal_spark.backends.spark.errors import message_of
-from redcal_spark.backends.spark.files import frame_of_files
 from redcal_spark.backends.spark.join import join_frames
-from redcal_spark.backends.spark.locations import at_location
 from redcal_spark.backends.spark.merge import cluster, merge_rows
 from redcal_spark.backends.spark.small_tables import OUT_OF_REACH, SparkSmallTables
 from redcal_spark.backends.spark.tables import (
     SparkTable,
     again,
+    at_location,
     explained,
     frame_of,
+    frame_of_files,
     unread,
     unwritten,
 )

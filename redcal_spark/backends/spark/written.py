@@ -27,7 +27,7 @@ from redcal_spark.backends.spark.cells import (
     read_cells,
     unpack_groups,
 )
-from redcal_spark.backends.spark.parallelism import cores
+from redcal_spark.backends.spark.session import cores
 from redcal_spark.backends.spark.tasks import CellSource
 from redcal_spark.core.groups import Groups
 from redcal_spark.core.kernel import Rules
