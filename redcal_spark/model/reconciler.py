@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, get_args
 
 from redcal_spark.backends.backend import Scan
 from redcal_spark.core.columns import Columns, ScoreColumns
@@ -260,24 +260,6 @@ class Reconciler(Params):
         """
         self.fit(data, labels, **options)
         return self.transform(data)
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters by name, as they were given; `sklearn.base.clone` needs no more.
-
-        ```python
-        reconciler.get_params()["eta"]
-        ```
-        """
-        return super().get_params(deep)
-
-    def set_params(self, **given: Any) -> Self:
-        """Change parameters by name; what was fitted is forgotten.
-
-        ```python
-        pair = reconciler.set_params(eta=0.05).fit(p1, p2, y)
-        ```
-        """
-        return super().set_params(**given)
 
     @staticmethod
     def _warn(problem: Problem, scan: Scan) -> None:
