@@ -23,7 +23,10 @@ from redcal_spark.errors import InputError
 
 
 class DeltaRsTable:
-    """One version of a Delta table."""
+    """One version of a Delta table.
+
+    files: those that hold its rows, as its log has them.
+    """
 
     def __init__(self, place: Location, table: DeltaTable):
         self.place = place
@@ -31,19 +34,19 @@ class DeltaRsTable:
         self._table = table
         with unreadable(name, InputError, "cannot be read"):
             check_readable(name, table)
-            self._files = DeltaFiles(place, table)
+            self.files = DeltaFiles(place, table)
 
     @property
     def schema(self) -> pa.Schema:
-        return self._files.schema
+        return self.files.schema
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         with self._readable():
-            yield from stream(self._files.dataset, columns, self.name, self._files)
+            yield from stream(self.files.dataset, columns, self.name, self.files)
 
     def pieces(self, columns: Sequence[str]) -> Iterator[BatchGroup]:
         with self._readable():
-            for piece in pieces(self._files.dataset, columns, self.name, self._files):
+            for piece in pieces(self.files.dataset, columns, self.name, self.files):
                 yield self._each(piece)
 
     def _each(self, piece: BatchGroup) -> BatchGroup:
@@ -65,33 +68,14 @@ class DeltaRsTable:
 
     def count(self) -> int | None:
         with self._readable():
-            return self._files.count_all()
-
-    def files(self) -> list[str]:
-        """Where its files are, as others may open them."""
-        return [self.place.shown(path) for path in self._files.paths]
+            return self.files.count_all()
 
     def lost_file(self) -> str | None:
         """A file of it that is gone, if one is."""
-        for path in self._files.paths:
+        for path in self.files.paths:
             if not self.place.is_file(path):
                 return self.place.shown(path)
         return None
-
-    @property
-    def sizes(self) -> list[int]:
-        """Bytes of its files."""
-        return self._files.sizes
-
-    @property
-    def parted(self) -> dict[str, pa.Array]:
-        """Columns that its log has the values of, one for each file."""
-        return self._files.parted
-
-    @property
-    def odd(self) -> str | None:
-        """Why its rows are not just those of its files, if they are not."""
-        return self._files.odd
 
     def identity(self) -> dict[str, Any]:
         identity = {"kind": "delta", "table": self.place.uri, "version": self._table.version()}

@@ -68,19 +68,19 @@ def table_files(table: SparkTable, schema: pa.Schema) -> TableFiles | str:
 
 
 def _of_delta(table: DeltaRsTable, schema: pa.Schema) -> TableFiles | str:
-    if (odd := table.odd) is not None:
+    files, place = table.files, table.place
+    if (odd := files.odd) is not None:
         return odd
-    values = {name: array for name, array in table.parted.items() if name in schema.names}
+    values = {name: array for name, array in files.parted.items() if name in schema.names}
     for name in values:
         if not _may_part(schema.field(name).type):
             return f"it is partitioned by {name!r}, of type {schema.field(name).type}"
     typed = [array.cast(schema.field(name).type).to_pylist() for name, array in values.items()]
-    rows = zip(*typed, strict=True) if typed else iter([()] * len(table.sizes))
+    rows = zip(*typed, strict=True) if typed else iter([()] * len(files.sizes))
     parts = [
-        FilePart(path, size, 0, size, tuple(row))
-        for path, size, row in zip(table.files(), table.sizes, rows, strict=True)
+        FilePart(place.shown(path), size, 0, size, tuple(row))
+        for path, size, row in zip(files.paths, files.sizes, rows, strict=True)
     ]
-    place = table.place
     folder = place.uri if place.is_address else os.path.realpath(table.name)
     return TableFiles(folder, tuple(parts), tuple(values), False, _options(place))
 
