@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from redcal_spark.backends.backend import Backend, Scan, check_rows
+from redcal_spark.backends.delta_types import unstorable
 from redcal_spark.backends.inputs import columns_read, open_input, pinned, split_of
 from redcal_spark.backends.store import Table
 from redcal_spark.backends.target import RUN_ID, target_of
@@ -179,7 +180,7 @@ class Job:
         if rows:
             schema, carried = self.input.schema, self.config.output.columns
             kept = [field for field in schema if carried is None or field.name in carried]
-            unfit = self.store.check_schema(pa.schema(kept))
+            unfit = unstorable(pa.schema(kept))
             problems += [f"{self.input.name}: {problem}" for problem in unfit]
         if problems:
             raise UsageError("\n".join(problems))

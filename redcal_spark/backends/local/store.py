@@ -10,7 +10,7 @@ from deltalake import CommitProperties
 from deltalake.exceptions import CommitFailedError
 
 from redcal_spark.backends.delta_protocol import known_log, not_written, unwritable
-from redcal_spark.backends.delta_types import as_stored, delta_schema, unstorable
+from redcal_spark.backends.delta_types import as_stored, delta_schema
 from redcal_spark.backends.inputs import Side
 from redcal_spark.backends.local.commits import commits
 from redcal_spark.backends.local.delta_read import DeltaRsTable, load_version
@@ -36,7 +36,7 @@ from redcal_spark.backends.local.small_tables import LocalSmallTables, for_writi
 from redcal_spark.backends.location import Location, told
 from redcal_spark.backends.names import elsewhere, problem_of_target
 from redcal_spark.backends.retries import retried
-from redcal_spark.backends.store import Commit, Mode, Table, rows_of, version_just_written
+from redcal_spark.backends.store import Commit, Mode, Table, just_written, rows_of
 from redcal_spark.backends.target import (
     RUN_ID,
     Existing,
@@ -52,8 +52,6 @@ from redcal_spark.errors import ConflictError, InputError, RedcalError, RunError
 
 class DeltaRsStore(LocalSmallTables):
     """Tables are paths and addresses of object stores here. Catalog names need Spark."""
-
-    name = "local"
 
     def open(
         self,
@@ -115,9 +113,6 @@ class DeltaRsStore(LocalSmallTables):
                 "name another table"
             )
         return None if why is None else f"{key}: {not_written(name, why)}"
-
-    def check_schema(self, schema: pa.Schema) -> list[str]:
-        return unstorable(schema)
 
     def write(
         self,
@@ -245,7 +240,7 @@ class DeltaRsStore(LocalSmallTables):
             if (isinstance(err, Exception) or is_panic(err)) and not ours:
                 raise RunError(f"{name}: could not be written: {told(err)}") from err
             raise
-        return version_just_written(self, name, commit)
+        return just_written(self, name, commit)[0]
 
     def written(
         self, name: str, commit: Commit, among: int | None = None

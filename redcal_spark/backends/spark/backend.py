@@ -48,7 +48,7 @@ from redcal_spark.backends.spark.stream import SparkStream, stream_of
 from redcal_spark.backends.spark.tables import SparkTable, explained, refused
 from redcal_spark.backends.spark.tasks import ApplyTask
 from redcal_spark.backends.spark.watch import Growing
-from redcal_spark.backends.store import Commit, Table, version_just_written, written_before
+from redcal_spark.backends.store import Commit, Table, just_written, written_before
 from redcal_spark.backends.target import Target
 from redcal_spark.backends.views import Made
 from redcal_spark.config.schema import Config, Read
@@ -250,7 +250,7 @@ class SparkBackend:
         schema = arrow_fields(fields)
         self.store.check_rows(target, schema)
         read, written = write_direct(source, task, schema, target, commit, at_end)
-        return version_just_written(self.store, target.table, commit), read, written
+        return just_written(self.store, target.table, commit)[0], read, written
 
     def check_writer(self, table: Table, target: Target, schema: pa.Schema) -> None:
         if target.direct:

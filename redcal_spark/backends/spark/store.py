@@ -18,7 +18,6 @@ from pyspark.sql.functions import col, lit
 
 from redcal_spark.backends.comments import UNSAID, Comments
 from redcal_spark.backends.delta_protocol import UnsupportedTable
-from redcal_spark.backends.delta_types import unstorable
 from redcal_spark.backends.inputs import Side, joined_name
 from redcal_spark.backends.local.delta_read import DeltaRsTable
 from redcal_spark.backends.local.files import FileTable
@@ -53,7 +52,6 @@ from redcal_spark.backends.store import (
     Mode,
     just_written,
     version_at,
-    version_just_written,
 )
 from redcal_spark.backends.target import RUN_ID, Existing, Target, check_rows
 from redcal_spark.config.addresses import canonical
@@ -62,8 +60,6 @@ from redcal_spark.errors import InputError
 
 class SparkStore(SparkSmallTables):
     """Tables are paths that the workers see, or names in the catalog."""
-
-    name = "spark"
 
     def open(
         self,
@@ -197,9 +193,6 @@ class SparkStore(SparkSmallTables):
             return self._local.check_target(name, key) if key != "output.table" else None
         return None
 
-    def check_schema(self, schema: pa.Schema) -> list[str]:
-        return unstorable(schema)
-
     def write(
         self,
         name: str,
@@ -236,7 +229,7 @@ class SparkStore(SparkSmallTables):
             writer = writer.option("mergeSchema", "true")
         self._save(writer, place, name, commit)
         self._columns[place.sql] = {*frame.columns}
-        return version_just_written(self, name, commit)
+        return just_written(self, name, commit)[0]
 
     def _writer(self, frame: DataFrame, mode: Mode, commit: Commit) -> DataFrameWriter:
         return frame.write.format("delta").mode(mode).options(**said_of(commit))
