@@ -12,12 +12,11 @@ from functools import partial
 
 import numpy as np
 
-from redcal_spark.backends.allocator import give_back
 from redcal_spark.backends.counters import Counters
 from redcal_spark.backends.local.engine import LocalEngine
 from redcal_spark.backends.local.region import LocalRegion
 from redcal_spark.backends.spark.written import Written
-from redcal_spark.backends.threads import ordered
+from redcal_spark.backends.threads import give_back, ordered
 from redcal_spark.core.blocks import Block
 from redcal_spark.core.events import Disagreement
 from redcal_spark.core.fixed_point import Ints
