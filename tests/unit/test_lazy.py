@@ -14,7 +14,7 @@ from redcal_spark.algorithms.trajectory import Trajectory
 from redcal_spark.backends.local.engine import LocalEngine
 from redcal_spark.backends.spark import budget
 from redcal_spark.backends.spark.cells import SinkOf, read_cells, row
-from redcal_spark.backends.spark.lazy import LazyEngine
+from redcal_spark.backends.spark.lazy import LazyEngine, Room
 from redcal_spark.backends.spark.statistics import MergeTask
 from redcal_spark.backends.spark.tasks import (
     AskTask,
@@ -81,7 +81,7 @@ class Written:
         assert resolved.eta is not None
         large = max(1, -int(-resolved.eta * fit_part.rows // 1))
         rules = self.problem.fitting_rules(self.layout)
-        return LazyEngine(self, rules, fit_part.rows, most, large, threads=1)
+        return LazyEngine(self, rules, fit_part.rows, Room(most, large, threads=1))
 
 
 def cells_in(batches: Sequence[Any]) -> list[tuple[str, Any]]:

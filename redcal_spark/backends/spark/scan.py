@@ -17,8 +17,8 @@ from redcal_spark.backends.local.backend import LocalScan
 from redcal_spark.backends.spark.budget import budget_of
 from redcal_spark.backends.spark.cell_tasks import EffectsTask, FoldTask
 from redcal_spark.backends.spark.cells import DDL, KINDS
-from redcal_spark.backends.spark.engine import Room, SparkEngine
-from redcal_spark.backends.spark.lazy import blocks_at_driver, scans_of
+from redcal_spark.backends.spark.engine import SparkEngine
+from redcal_spark.backends.spark.lazy import Room, blocks_at_driver, scans_of
 from redcal_spark.backends.spark.scratch import LARGE, Scratch, Statistics, merged
 from redcal_spark.backends.spark.session import cores
 from redcal_spark.backends.spark.ship import ship_package
