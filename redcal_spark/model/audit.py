@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from redcal_spark.certificate.certify import Certificate
+from redcal_spark.certificate.intervals import AUDIT_LEVEL, calibration_margin, cost_margin
 from redcal_spark.core.columns import Columns
 from redcal_spark.core.events import Pair, pairs_of
 from redcal_spark.core.fitted import Fitted
@@ -20,11 +21,10 @@ from redcal_spark.core.moves import moves_json
 from redcal_spark.core.parameters import Parameters
 from redcal_spark.core.problem import Problem
 from redcal_spark.core.scan import ScanResult
-from redcal_spark.model.margins import LEVEL, calibration_margin, cost_margin
 from redcal_spark.model.segment_audit import all_segments, segments_by_stage
 
 INTERVALS = {
-    "level": LEVEL,
+    "level": AUDIT_LEVEL,
     "calibration_gap": "McDiarmid: holds for any number of rows, given the scores, for labels that "
     "are independent and are classes or distributions; each gap by itself",
     "cost_difference": "Hoeffding: holds for any number of rows, given the scores, for labels that "
