@@ -78,3 +78,12 @@ def measurements(metrics: Metrics) -> Iterator[dict[str, Any]]:
                 "largest_event": float(gap),
                 "largest_event_rows": int(gap * metrics.rows),
             }
+
+
+def plain(numbers: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers of one line for JSON, where the exact sum is a text."""
+    return {**numbers, "brier_sum": str(numbers["brier_sum"])}
+
+
+def plain_measurements(metrics: Metrics) -> list[dict[str, Any]]:
+    return [plain(numbers) for numbers in measurements(metrics)]

@@ -22,8 +22,7 @@ from redcal_spark.core.metrics import Metrics
 from redcal_spark.core.patches import FIELDS, PatchLog
 from redcal_spark.core.segment_numbers import read
 from redcal_spark.errors import RunError
-from redcal_spark.model.measurements import MEASURED, history_rows
-from redcal_spark.model.measurements import measurements as measurements
+from redcal_spark.model.measurements import MEASURED, history_rows, measurements
 from redcal_spark.model.pair import ReconciledPair
 from redcal_spark.runs.ledger import RunRow
 from redcal_spark.runs.segment_tables import segment_measurements, segment_quality
