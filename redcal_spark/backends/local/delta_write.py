@@ -24,17 +24,14 @@ from redcal_spark.errors import RunError, UsageError
 T = TypeVar("T")
 
 
-def _metadata(commit: Commit) -> dict[str, str]:
-    return {"userMetadata": commit.user_metadata}
-
-
-def properties(commit: Commit) -> CommitProperties:
-    return CommitProperties(custom_metadata=_metadata(commit), max_commit_retries=TRIES)
+def properties(commit: Commit, retries: int = TRIES) -> CommitProperties:
+    metadata = {"userMetadata": commit.user_metadata}
+    return CommitProperties(custom_metadata=metadata, max_commit_retries=retries)
 
 
 def once(commit: Commit) -> CommitProperties:
     """No retries inside: who changes rows and lost a race must look at the rows again."""
-    return CommitProperties(custom_metadata=_metadata(commit), max_commit_retries=0)
+    return properties(commit, retries=0)
 
 
 def again(name: str, change: Callable[[], T]) -> T:
