@@ -10,7 +10,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from redcal_spark.cli.log_lines import Context, Parser, logging_to_stderr
+from redcal_spark.cli.log_lines import Context, Parser, log_line, logging_to_stderr
 from redcal_spark.cli.parser import command_line
 from redcal_spark.cli.results import aside
 from redcal_spark.cli.streams import Screen, printable
@@ -18,8 +18,6 @@ from redcal_spark.config.folder import working_in
 from redcal_spark.errors import RedcalError
 from redcal_spark.runs.signals import in_words, sigterm_as_ctrl_c
 from redcal_spark.settings import of_a_job
-
-log_line = logging.getLogger("redcal_spark.cli")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

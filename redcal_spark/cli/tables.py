@@ -13,9 +13,9 @@ from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.metrics import Metrics, brier_words
 from redcal_spark.core.number_text import cost_texts, plural, share_text
 from redcal_spark.core.patches import Patch, PatchLog
+from redcal_spark.core.splits import SPLITS
 from redcal_spark.errors import ModelFileError
 from redcal_spark.model.explanation import Explanation
-from redcal_spark.runs.compare import SPLITS
 from redcal_spark.runs.ledger import RunRow
 
 LARGEST = 8  # pairs of actions, actions, coordinates or segments that are listed
@@ -112,11 +112,6 @@ def verdict_words(certificate: str | None) -> str:
     except (ValueError, ModelFileError):  # the list must not fail by one run
         return "cannot be read"
     return ", ".join(verdicts) or "nothing promised"
-
-
-def called(model: int, models: Sequence[str] | None) -> str:
-    """A model by its name, if it has one."""
-    return f"model {model}" if models is None else models[model - 1]
 
 
 def event_words(patch: Patch, losses: LossFamily, models: Sequence[str] | None = None) -> str:

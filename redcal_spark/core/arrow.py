@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,8 @@ import pyarrow as pa
 
 from redcal_spark.core.columns import Columns
 from redcal_spark.errors import InputError, UsageError
+
+Batches = Iterable[pa.RecordBatch]
 
 BATCH = 65_536  # rows at a time: enough for threads to share, small enough for the cache
 

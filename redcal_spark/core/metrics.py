@@ -31,13 +31,13 @@ from redcal_spark.core.paired import Paired
 from redcal_spark.core.responses import Actions
 from redcal_spark.core.segments import SegmentSums
 from redcal_spark.core.sums import cell_label_sums, cell_score_sums
-from redcal_spark.core.weights import Weights, counted, summed, weighted_squares
+from redcal_spark.core.weights import Weighed, Weights, counted, summed, weighted_squares
 
 PAIR_NUMBERS = 1 << 22  # label sums by pairs of actions, of all losses together: 32 MB a task
 
 
 @dataclass(frozen=True, eq=False)
-class Totals(Additive):
+class Totals(Additive, Weighed):
     """Sums over rows: integers that add up and can be taken away again.
 
     rows: the sum of the weights, where rows have weights: all else counts them so, too.
@@ -76,21 +76,9 @@ class Totals(Additive):
     move_labels: tuple[Ints, ...] = ()
 
     @property
-    def counted(self) -> int:
-        """The rows themselves, whatever their weights."""
-        return self.rows if self.weights is None else self.weights.rows
-
-    @property
     def heaviest(self) -> int:
         """The largest weight."""
         return 1 if self.weights is None else self.weights.largest
-
-    @property
-    def effective(self) -> Fraction:
-        """As many rows of equal weight would say as much."""
-        if self.weights is None:
-            return Fraction(self.rows)
-        return Fraction(self.rows**2, self.weights.squares)
 
     def residuals(self, model: int) -> Ints:
         """Sums of y - f, cell x class."""

@@ -10,11 +10,12 @@ from pathlib import Path
 
 from redcal_spark.atomic_write import write_whole
 from redcal_spark.core.metrics import Metrics
+from redcal_spark.core.splits import SPLITS
 from redcal_spark.errors import UsageError
 from redcal_spark.report.charts import Point, short, thinned
 from redcal_spark.report.markup import Html, joined, tag
 from redcal_spark.report.numbers import tick_texts, ticks
-from redcal_spark.runs.compare import PROCEDURES, SPLITS, Comparison, mean_brier, mean_gap
+from redcal_spark.runs.compare import PROCEDURES, Comparison, mean_brier, mean_gap
 
 ENDINGS = (".svg", ".html")
 # Told apart by those who see no colours, too: each line has its own dashes.

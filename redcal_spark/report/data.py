@@ -22,9 +22,10 @@ from redcal_spark.core.events import Pair, pairs_of
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.parameters import Parameters, Resolved
 from redcal_spark.core.patches import Patch, PatchLog
+from redcal_spark.core.splits import SPLITS
 from redcal_spark.core.tuned import Tuned
+from redcal_spark.model.summary import largest_class, usual_brier
 from redcal_spark.runs import words_of_0_1
-from redcal_spark.runs.compare import SPLITS as SPLITS
 from redcal_spark.runs.ledger import RunRow
 from redcal_spark.runs.monitor import KIND, days_of
 from redcal_spark.runs.tables import pair_of
@@ -171,9 +172,7 @@ class Report:
 
     def brier(self, split: str, when: str, model: int) -> Fraction:
         """As people know it: of one column P(1) the mean of (f - y)^2, half of the sum."""
-        audit = self.audits[split][when]
-        total = int(audit["brier_sums"][model - 1])
-        return Fraction(total, audit["rows"] << (53 if self.binary else 52))
+        return usual_brier(self.audits[split][when], model, self.binary)
 
     @property
     def brier_words(self) -> str:
@@ -257,9 +256,7 @@ class Report:
 
     def largest_class(self, split: str, when: str) -> Fraction:
         """For Reconcile: the largest share of rows beyond alpha in one class."""
-        audit = self.audits[split][when]
-        rows = max((c["rows"] for c in audit["coordinates"]), default=0)
-        return Fraction(rows, audit["rows"])
+        return largest_class(self.audits[split][when])
 
     def largest_gap(self, split: str, when: str) -> float:
         """The largest calibration gap of all losses and models."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from redcal_spark.core.splits import SPLITS
 from redcal_spark.errors import UsageError
 from redcal_spark.model.pair import ReconciledPair
-from redcal_spark.model.summary import APART, COST, SPLITS, Line
+from redcal_spark.model.summary import APART, COST, Line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -24,7 +24,6 @@ from redcal_spark.model.tune import chosen_line, tune
 from redcal_spark.runs.job import Job
 from redcal_spark.runs.listener import Listener
 
-SPLITS = {"fit": "fitted", "holdout": "holdout"}
 # In the paper's order; the names are those of the paper's figures.
 PROCEDURES = {
     "reconcile": "Reconcile",

@@ -34,13 +34,13 @@ from redcal_spark.backends.spark.source import Source
 from redcal_spark.backends.spark.tables import explained, unwritten
 from redcal_spark.backends.spark.write_task import (
     MANIFEST_DDL,
-    Batches,
     ProbeTask,
     WriteTask,
     WrittenFile,
 )
 from redcal_spark.backends.store import Commit
 from redcal_spark.backends.target import RUN_ID, Target
+from redcal_spark.core.arrow import Batches
 from redcal_spark.errors import ConflictError, InputError, RunError, UsageError
 
 log = logging.getLogger(__name__)

@@ -18,7 +18,6 @@ from redcal_spark.backends.spark.cells import (
     AS_ROWS,
     FROM_ROWS,
     STATISTICS,
-    Batches,
     FromFiles,
     FromRows,
     Packer,
@@ -27,6 +26,7 @@ from redcal_spark.backends.spark.cells import (
 )
 from redcal_spark.backends.spark.reports import CountedCells
 from redcal_spark.core.additive import Array
+from redcal_spark.core.arrow import Batches
 from redcal_spark.core.columns import Layout
 from redcal_spark.core.events import Disagreement
 from redcal_spark.core.history import Holdout, Measured, added

@@ -18,7 +18,6 @@ from redcal_spark.backends.spark.cells import (
     GROUPS,
     PORTIONS,
     STATISTICS,
-    Batches,
     Cell,
     add_groups,
     cells_of,
@@ -29,6 +28,7 @@ from redcal_spark.backends.spark.cells import (
 )
 from redcal_spark.backends.spark.session import cores
 from redcal_spark.backends.spark.tasks import CellSource
+from redcal_spark.core.arrow import Batches
 from redcal_spark.core.groups import Groups
 from redcal_spark.core.kernel import Rules
 
