@@ -202,7 +202,7 @@ class Location:
                 self.file_system.delete_dir(self.path)
 
 
-def told(err: BaseException) -> str:
+def error_line(err: BaseException) -> str:
     """What went wrong in an object store, in one line: delta-rs writes several, in colours."""
     text = COLOURS.sub("", str(err))
     text = DETAILS.sub("", text) if "↳" in text else text.splitlines()[0] if text else ""

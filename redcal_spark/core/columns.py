@@ -263,11 +263,11 @@ def _width_problems(
     if 0 < forms.count("binary") < len(forms):  # a patch keeps f0 + f1 = 1 for such columns only
         problems.append(_mixed_forms(columns, forms, widths))
     elif len(set(known)) > 1:
-        told = " and ".join(map(str, known))
+        counts = " and ".join(map(str, known))
         if len(widths) > 2:
             each = zip(columns.shown, widths, strict=True)
-            told = ", ".join(f"{name!r} has {width}" for name, width in each if width is not None)
-        problems.append(f"the models have different numbers of classes: {told}")
+            counts = ", ".join(f"{name!r} has {width}" for name, width in each if width is not None)
+        problems.append(f"the models have different numbers of classes: {counts}")
     for source, width in zip(columns.models, widths, strict=True):
         if width is None:
             continue
@@ -284,11 +284,11 @@ def _width_problems(
 
 def _mixed_forms(columns: Columns, forms: Sequence[Form], widths: Sequence[int | None]) -> str:
     """Some models have one column P(class 1), others a score for every class."""
-    told = ["an array" if width is None else f"{width} classes" for width in widths]
+    counts = ["an array" if width is None else f"{width} classes" for width in widths]
     if len(forms) == 2:
-        other = told[1 - forms.index("binary")]
+        other = counts[1 - forms.index("binary")]
         return f"one model has one column P(class 1), the other {other}; give both in one form"
-    each = zip(columns.shown, forms, told, strict=True)
+    each = zip(columns.shown, forms, counts, strict=True)
     named = [
         f"{name!r} has {'one column P(class 1)' if form == 'binary' else width}"
         for name, form, width in each

@@ -228,12 +228,12 @@ def _judged(
     values: Iterable[Fraction], unit: Fraction, same: Callable[[Fraction, Fraction], bool]
 ) -> tuple[Ints, Codes]:
     """One by one. same: whether a multiple is the value."""
-    found, codes = [], []
+    multiples, codes = [], []
     for value in values:
         w = max(0, round(value / unit))
         codes.append(2 if value < 0 else 0 if same(w * unit, value) else NO_MULTIPLE)
-        found.append(min(w, MAX_ROWS))
-    return np.array(found, np.int64), np.array(codes, np.uint8)
+        multiples.append(min(w, MAX_ROWS))
+    return np.array(multiples, np.int64), np.array(codes, np.uint8)
 
 
 def _equal(one: Fraction, two: Fraction) -> bool:

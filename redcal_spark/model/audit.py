@@ -36,12 +36,12 @@ def audit_rows(problem: Problem, gathered: ScanResult) -> dict[str, Any]:
     """Of all labelled rows; what there is to fix is counted on the fitting ones."""
     everything = Metrics(gathered.fit.totals + gathered.holdout.totals, problem.losses)
     to_mend = to_fix(Metrics(gathered.fit.totals, problem.losses), problem.parameters)
-    found = audit(everything, problem.columns) | {"to_fix": to_mend}
-    if "weights" in found:
-        found["weights"] |= {"weightless_rows": gathered.weightless}
+    data = audit(everything, problem.columns) | {"to_fix": to_mend}
+    if "weights" in data:
+        data["weights"] |= {"weightless_rows": gathered.weightless}
     if everything.totals.segments is not None:
-        found["segments"] = all_segments(everything.totals, problem)
-    return found
+        data["segments"] = all_segments(everything.totals, problem)
+    return data
 
 
 def audits(
@@ -65,14 +65,14 @@ def audits(
         return data if moves is None else data | {"moves": moves}
 
     stages = before_and_after(histories, pair.losses)
-    found = {
+    by_split = {
         split: {stage: small(metrics) for stage, metrics in both.items()}
         for split, both in stages.items()
     }
     for split, both in segments_by_stage(pair, histories, certificate).items():
         for stage, lines in both.items():
-            found[split][stage]["segments"] = lines
-    return found
+            by_split[split][stage]["segments"] = lines
+    return by_split
 
 
 def audit(metrics: Metrics, columns: Columns | None = None) -> dict[str, Any]:

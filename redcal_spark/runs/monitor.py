@@ -40,10 +40,10 @@ class Watch:
         return self.monitored.alerts
 
     def to_json(self) -> dict[str, Any]:
-        told = {"run_id": self.row.run_id, "table": self.table}
+        place = {"run_id": self.row.run_id, "table": self.table}
         if self.monitored is None:
-            return told | {"rows": 0, "alerts": self.alerts}
-        return told | self.monitored.to_json()
+            return place | {"rows": 0, "alerts": self.alerts}
+        return place | self.monitored.to_json()
 
 
 def monitor(job: Job, run_id: str | None = None, table: str | None = None) -> Watch:

@@ -33,7 +33,7 @@ from redcal_spark.backends.local.errors import (
 from redcal_spark.backends.local.files import FileTable, open_files
 from redcal_spark.backends.local.join import JoinedTable
 from redcal_spark.backends.local.small_tables import LocalSmallTables, for_writing, table_at
-from redcal_spark.backends.location import Location, told
+from redcal_spark.backends.location import Location, error_line
 from redcal_spark.backends.names import elsewhere, problem_of_target
 from redcal_spark.backends.retries import retried
 from redcal_spark.backends.store import Commit, Mode, Table, just_written, rows_of
@@ -86,7 +86,7 @@ class DeltaRsStore(LocalSmallTables):
         try:
             return place.is_dir() if folder else place.exists()
         except OSError as err:
-            raise InputError(f"{place.name}: cannot be read: {told(err)}") from err
+            raise InputError(f"{place.name}: cannot be read: {error_line(err)}") from err
 
     def join(
         self, main: Table, sides: Sequence[Side], id: str, policy: Literal["error", "inner"]
@@ -238,7 +238,7 @@ class DeltaRsStore(LocalSmallTables):
                     f"{name}: commit conflict: another run wrote it meanwhile; start this run again"
                 ) from err
             if (isinstance(err, Exception) or is_panic(err)) and not ours:
-                raise RunError(f"{name}: could not be written: {told(err)}") from err
+                raise RunError(f"{name}: could not be written: {error_line(err)}") from err
             raise
         return just_written(self, name, commit)[0]
 

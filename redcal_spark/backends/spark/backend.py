@@ -140,9 +140,9 @@ class SparkBackend:
         except BaseException as err:
             scratch.close()
             if isinstance(err, Exception) and is_sparks(err):
-                told = source.explain(err)
-                _, ours, why = str(told).partition(f"{NOT_DIRECTLY}: ")
-                raise NotRead(why) if ours and self._read == "auto" else told from err
+                cause = source.explain(err)
+                _, ours, why = str(cause).partition(f"{NOT_DIRECTLY}: ")
+                raise NotRead(why) if ours and self._read == "auto" else cause from err
             raise
         return scan
 
@@ -150,9 +150,9 @@ class SparkBackend:
         source = _frame(table)
         if self._read == "direct":
             with explained(source.explain):
-                found = direct_source(source, columns)
-            if isinstance(found, NotDirect):
-                self._tell(source, found)
+                direct = direct_source(source, columns)
+            if isinstance(direct, NotDirect):
+                self._tell(source, direct)
 
     def _source(self, table: SparkTable, columns: list[str]) -> Source | DataFrame:
         """Where tasks get their rows from; the log says which and why."""
@@ -160,18 +160,18 @@ class SparkBackend:
             log.info("%s: read by Spark: engine.read is spark", table.name)
             return table.frame
         with explained(table.explain):
-            found = direct_source(table, columns)
-        self._tell(table, found)
-        return found if isinstance(found, Source) else table.frame
+            direct = direct_source(table, columns)
+        self._tell(table, direct)
+        return direct if isinstance(direct, Source) else table.frame
 
-    def _tell(self, table: SparkTable, found: Source | NotDirect) -> None:
-        if isinstance(found, Source):
+    def _tell(self, table: SparkTable, direct: Source | NotDirect) -> None:
+        if isinstance(direct, Source):
             log.info("%s: tasks read its files themselves", table.name)
         elif self._read == "auto":
-            log.info("%s: read by Spark; its files %s: %s", table.name, NOT_DIRECTLY, found.why)
+            log.info("%s: read by Spark; its files %s: %s", table.name, NOT_DIRECTLY, direct.why)
         else:
             raise UsageError(
-                f"engine.read: direct, but the files of {table.name} {NOT_DIRECTLY}: {found.why}; "
+                f"engine.read: direct, but the files of {table.name} {NOT_DIRECTLY}: {direct.why}; "
                 "use engine.read: auto"
             )
 

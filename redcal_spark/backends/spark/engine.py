@@ -133,7 +133,7 @@ class SparkEngine:
         scratch, rules = self._stored.scratch, self._stored.rules
         with scratch.counters.timed("event") as made:
             written = self._stored.keep(keep, made)
-            made.rows = written.told.rows["fit"]
+            made.rows = written.manifest.rows["fit"]
         if made.rows > self._room.rows:
             return _Frozen(Stored(scratch, written, rules, round), self._closed)
         blocks = blocks_at_driver(written, "fit", None, self._room.threads)
@@ -205,7 +205,8 @@ class _Frozen(_Everywhere):
     def __init__(self, stored: Stored, closed: Callable[[Sequence[Patch]], None]):
         super().__init__(stored, closed)
         self._patches: list[Patch] = []
-        self._sums = Sums.from_arrays(added_up(stored.written.told.statistics, Pass("")), "sum_")
+        statistics = stored.written.manifest.statistics
+        self._sums = Sums.from_arrays(added_up(statistics, Pass("")), "sum_")
 
     def sums(self) -> Sums:
         return self._sums  # before its first patch, as Algorithm 2 wants them

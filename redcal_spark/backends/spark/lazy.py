@@ -57,7 +57,7 @@ class LazyEngine:
         totals: Totals | None = None,
         counters: Counters | None = None,
     ):
-        groups = written.told.groups(rules)
+        groups = written.manifest.groups(rules)
         self._written, self._rules, self._threads = written, rules, room.threads
         self._most, self._large = room.rows, room.large
         self._counters = counters or Counters()

@@ -152,8 +152,8 @@ class SparkStore(SparkSmallTables):
             entries = self.spark.sql(f"DESCRIBE HISTORY {place.sql}").select("version", "timestamp")
             # Spark gives local times without a zone
             versions = [(int(v), time.astimezone(UTC)) for v, time in entries.collect()]
-            found = self.spark.sql(f"DESCRIBE DETAIL {place.sql}")
-            detail = found.select("id", "location").collect()[0]
+            details = self.spark.sql(f"DESCRIBE DETAIL {place.sql}")
+            detail = details.select("id", "location").collect()[0]
         newest = max(v for v, _ in versions)
         if version is None:
             chosen = newest

@@ -189,8 +189,8 @@ class Files:
         del self._open[key]
         size = self._fs.get_file_info(f"{self._folder}/{file.path}").size
         now = time.time_ns() // 1_000_000
-        told = file.stats.to_json()
-        self._done.append(WrittenFile(file.path, size, file.stats.rows, file.partition, told, now))
+        stats = file.stats.to_json()
+        self._done.append(WrittenFile(file.path, size, file.stats.rows, file.partition, stats, now))
 
 
 # --- partitions -----------------------------------------------------------------------------------
@@ -276,8 +276,8 @@ class Statistics:
         known = [name for name in self._names if name in self._ranged and name in self._least]
         least = {name: _shown(self._least[name]) for name in known}
         most = {name: _shown(self._most[name]) for name in known if _whole(self._most[name])}
-        told = {"numRecords": self.rows, "minValues": least, "maxValues": most}
-        return json.dumps(told | {"nullCount": self._nulls}, allow_nan=False)
+        stats = {"numRecords": self.rows, "minValues": least, "maxValues": most}
+        return json.dumps(stats | {"nullCount": self._nulls}, allow_nan=False)
 
 
 def _has_range(kind: pa.DataType) -> bool:
