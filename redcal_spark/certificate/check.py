@@ -1,4 +1,4 @@
-"""Claims: a bound, what was measured, and the verdict. Exact numbers, plain data."""
+"""A check: a bound, what was measured, and the verdict. Exact numbers, plain data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Consistency: whether a log and the sums at the points of its history can belong together.
+"""Checks of a history: whether a log and the sums at the points of its history can belong together.
 
 Each function returns contradictions in words; none is what a right run gives. They look at exact
 sums only, so that they cannot find everything: replaying the log on the rows can, see `replay`.

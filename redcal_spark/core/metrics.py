@@ -53,7 +53,7 @@ class Totals(Additive, Weighed):
     weights: what a scan saw of them; None where every row counts once.
     segments: sums by the values of segment columns, where there are any.
     touched, moves, move_labels: only of these, and only after the last patch. touched: rows whose
-    scores changed, of model 1, of model 2 and of either. moves: of these, per model and loss, rows
+    scores changed, of each model and of any. moves: of these, per model and loss, rows
     by their action before and after; move_labels: their label sums, as in pair_labels.
     """
 

@@ -39,8 +39,8 @@ class OutputNames:
     roles: whether there is a column `split`, as in the rows of every job. normalise: whether there
     are scores that sum to 1, beside the reconciled ones. tie: what decides where the models
     disagree; off: there are no decisions. skip_missing: rows without a model's scores pass through
-    untouched. carried: the input columns that are kept
-    beside them; None: all. touched_only: rows whose scores did not change are left out.
+    untouched. carried: the input columns that are kept beside them; None: all. touched_only: rows
+    whose scores did not change are left out.
     """
 
     columns: Columns

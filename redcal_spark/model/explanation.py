@@ -53,7 +53,7 @@ class Explanation:
         id, algorithm, status, patches, touched, sentences;
         start, end: {scores: per model, losses: [{loss, actions, index, agree, in_event, margins,
         expected_costs}], beyond_alpha};
-        steps: the fields of the patch (2.3 of the design), and words, correction, and before and
+        steps: the fields of the patch, as the log has them, and words, correction, and before and
         after: {scores: of the patched model, losses: as above}.
         """
         return {

@@ -116,9 +116,9 @@ class Prefix:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """The four procedures, and per split the mean of both models: a baseline with no parameters.
+    """The four procedures, and per split the mean of all models: a baseline with no parameters.
 
-    The mean has no disagreement, for it is one model. It keeps neither of the two and certifies
+    The mean has no disagreement, for it is one model. It keeps none of them and certifies
     nothing.
     equal: per measure, each procedure when it had spent as much as the thriftier one of Reconcile
     and ReDCal did in all. most: how much that is; 0: neither did anything.
