@@ -57,7 +57,7 @@ def _work(config: Config) -> Backend:
     return _spark(names, options, **work)
 
 
-def work_for(table: str, engine: str | None = None) -> Backend:
+def work_for(table: str, engine: str | None) -> Backend:
     """Where one table can be looked at, before there is a configuration."""
     catalog = is_catalog_name(table) and not Path(table).exists()
     on_spark = catalog or "DATABRICKS_RUNTIME_VERSION" in os.environ or _in_spark()

@@ -65,7 +65,7 @@ def before_and_after(
     return table
 
 
-def log_table(patches: PatchLog, losses: LossFamily, models: Sequence[str] | None = None) -> Table:
+def log_table(patches: PatchLog, losses: LossFamily, models: Sequence[str] | None) -> Table:
     """The patch log for people; of phi its largest value. models: their names, if they have any."""
     table = columns_of((), ("step", "round"))
     table.add_column("kind", no_wrap=True)

@@ -188,7 +188,7 @@ class Terminal(Listener):
 # --- a round ----------------------------------------------------------------------------------
 
 
-def round_heading(width: int, models: Sequence[str] | None = None) -> str:
+def round_heading(width: int, models: Sequence[str] | None) -> str:
     event = f"{'model 1 / model 2' if models is None else 'event':<{width}}"[:width]
     return f"round  {event}  {'rows':>10}  patched         Brier     loss  disagree"
 
@@ -199,7 +199,7 @@ def round_row(
     metrics: Metrics | None,
     losses: LossFamily,
     width: int,
-    models: Sequence[str] | None = None,
+    models: Sequence[str] | None,
 ) -> str:
     """A round as a line under the heading: Brier and loss are those of the patched model."""
     event, model = event_words(first, losses, models), first.model
@@ -220,7 +220,7 @@ def round_line(
     patches: int,
     metrics: Metrics | None,
     losses: LossFamily,
-    models: Sequence[str] | None = None,
+    models: Sequence[str] | None,
 ) -> str:
     """A round in one sentence, for a log."""
     model, times = first.model, f" {patches:,} times" if patches > 1 else ""
@@ -234,7 +234,7 @@ def round_line(
     return ", ".join(parts)
 
 
-def longest_event(losses: LossFamily, models: Sequence[str] | None = None) -> int:
+def longest_event(losses: LossFamily, models: Sequence[str] | None) -> int:
     """The length of the longest text for an event."""
     lengths = [17]
     two = 6 + sum(sorted(map(len, models))[-2:]) if models is not None else 0

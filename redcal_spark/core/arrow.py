@@ -101,7 +101,7 @@ def from_numpy(
     return pa.table(arrays)
 
 
-def check_indexes(tables: Mapping[str, Any], label: Any = None) -> None:
+def check_indexes(tables: Mapping[str, Any], label: Any) -> None:
     """Refuse pandas objects whose rows are named differently: here they are paired by place."""
     given = {**tables, "the labels": label}
     named = [(what, of.index) for what, of in given.items() if hasattr(of, "iloc")]

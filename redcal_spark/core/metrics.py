@@ -135,7 +135,7 @@ def measure(
 
 
 def pair_counts(
-    actions: Sequence[Actions], losses: LossFamily, w: Ints | None = None
+    actions: Sequence[Actions], losses: LossFamily, w: Ints | None
 ) -> tuple[list[Ints], Ints]:
     """Rows by the actions of every pair of models, per loss; and those where not all are alike."""
     pairs = pairs_of(len(actions))
@@ -208,7 +208,7 @@ def optimal_label_sums(y: Grid, d: int, losses: LossFamily, w: Ints | None = Non
 
 
 def pair_label_sums(
-    actions: Sequence[Actions], y: Grid, d: int, losses: LossFamily, w: Ints | None = None
+    actions: Sequence[Actions], y: Grid, d: int, losses: LossFamily, w: Ints | None
 ) -> tuple[Ints, ...]:
     """Label sums by the actions of every pair of models, per loss, as far as PAIR_NUMBERS goes."""
     by_loss, left, pairs = [], PAIR_NUMBERS, pairs_of(len(actions))

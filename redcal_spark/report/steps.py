@@ -152,7 +152,7 @@ def _numbers(
     return table, len(steps) - len(chosen)
 
 
-def _bounds(lines: Iterable[Points], zero: bool = False) -> tuple[float, float]:
+def _bounds(lines: Iterable[Points], zero: bool) -> tuple[float, float]:
     values = [value for points in lines for _, value in points] or [0.0]
     low, high = (0.0 if zero else min(values)), max(values)
     if low == high:

@@ -145,7 +145,7 @@ class Comparison:
         }
 
 
-def compare_job(job: Job, reconcile_alpha: float = RECONCILE_ALPHA) -> Comparison:
+def compare_job(job: Job, reconcile_alpha: float) -> Comparison:
     """The four procedures on a configuration's input; no table is written."""
     check(job.config)
     job.check_input()

@@ -159,7 +159,7 @@ def history_table(
     run_id: str,
     losses: LossFamily,
     histories: Mapping[str, Sequence[Point]],
-    segments: Sequence[str] = (),
+    segments: Sequence[str],
 ) -> pa.Table:
     """One row per split, point, loss and model; per segment those of the first and last point."""
     rows = [{"run_id": run_id} | row for row in history_rows(losses, histories)]

@@ -99,7 +99,7 @@ class FileTable:
         return [canonical(name), size, mark]
 
 
-def open_files(place: Location, separator: str, fractions: Sequence[str] = ()) -> FileTable:
+def open_files(place: Location, separator: str, fractions: Sequence[str]) -> FileTable:
     """Tell Parquet from CSV by looking: Parquet files begin and end with PAR1."""
     name, path = place.name, place.pure_path
     files: list[PurePath] = []

@@ -53,7 +53,7 @@ SPARK = "use output.writer: spark"
 
 
 def check_direct(
-    spark: SparkSession, target: Target, schema: pa.Schema, vectors: Sequence[str] = ()
+    spark: SparkSession, target: Target, schema: pa.Schema, vectors: Sequence[str]
 ) -> None:
     """Refuse what only Spark can write, and folders that workers do not see.
 

@@ -251,7 +251,7 @@ class SparkSmallTables:
         remove_folder(place.name)
         remove_empty(self._made.pop(name, []))
 
-    def _create(self, place: Place, name: str, empty: DataFrame, said: Comments = UNSAID) -> None:
+    def _create(self, place: Place, name: str, empty: DataFrame, said: Comments) -> None:
         """An empty table, unless someone else has made it meanwhile."""
         if place.is_path:
             said = UNSAID

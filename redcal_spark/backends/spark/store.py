@@ -213,7 +213,7 @@ class SparkStore(SparkSmallTables):
         return self.write_frame(name, rows, mode, commit, evolve=evolve)
 
     def write_frame(
-        self, name: str, frame: DataFrame, mode: Mode, commit: Commit, *, evolve: bool = False
+        self, name: str, frame: DataFrame, mode: Mode, commit: Commit, *, evolve: bool
     ) -> int:
         """Write a frame as one version. A repeat of the same phase of a run is skipped by Delta.
 
