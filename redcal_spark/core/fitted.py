@@ -10,7 +10,7 @@ import pyarrow as pa
 from redcal_spark.core.columns import Columns, Layout
 from redcal_spark.core.kernel import Rules
 from redcal_spark.core.losses import LossFamily
-from redcal_spark.core.output_columns import OutputNames, extend
+from redcal_spark.core.output_columns import Extension, OutputNames
 from redcal_spark.core.parameters import Parameters, Resolved, Status
 from redcal_spark.core.patches import PatchLog
 from redcal_spark.core.problem import rules_of
@@ -69,4 +69,5 @@ class Fitted(Weighed):
         """One batch with its new columns. Bad rows are added to `problems` and pass through."""
         names = names or OutputNames(self.columns, self.losses)
         problems = BadRows() if problems is None else problems
-        return extend(batch, layout, self.rules, self.log, names, problems, start, skip, roles)
+        extension = Extension(layout, self.rules, self.log, names, skip, roles)
+        return extension.rows(batch, problems, start)
