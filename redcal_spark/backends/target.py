@@ -15,9 +15,10 @@ from redcal_spark.core.columns import Columns
 from redcal_spark.core.decisions import Tie, tie_of
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.output_columns import OutputNames, tag
-from redcal_spark.core.shown_values import check_folder, value_of
-from redcal_spark.errors import UsageError
+from redcal_spark.core.shown_values import value_of
+from redcal_spark.errors import InputError, UsageError
 
+MAX_FOLDER = 250  # signs of a folder's name; file systems take 255
 RUN_ID = "run_id"  # the column that tells the runs of an appended table apart
 Change = Literal["nothing", "new columns", "all of it"]
 
@@ -190,7 +191,12 @@ def short_partitions(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.Record
     """The batch, if the values of its partition columns fit the names of folders."""
     for name in columns:
         for value in map(value_of, batch.column(name).unique()):
-            check_folder(quote(f"{name}={value}", safe=""), name, str(value))
+            folder = quote(f"{name}={value}", safe="")
+            if len(folder) > MAX_FOLDER:
+                raise InputError(
+                    f"output.partition_by: column {name!r} has a value of {len(str(value))} signs, "
+                    f"too long for the name of a folder: {str(value)[:40]!r}..."
+                )
     return batch
 
 

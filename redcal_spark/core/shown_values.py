@@ -7,10 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from redcal_spark.errors import InputError
-
-MAX_FOLDER = 250  # signs of a folder's name; file systems take 255
-
 
 def value_of(scalar: pa.Scalar) -> Any:
     """The value as Python has it; what Arrow shows of it where Python's calendar ends."""
@@ -18,15 +14,6 @@ def value_of(scalar: pa.Scalar) -> Any:
         return scalar.as_py()
     except (OverflowError, ValueError):
         return " ".join(pa.array([scalar], scalar.type).to_string().split())
-
-
-def check_folder(folder: str, column: str, value: str) -> None:
-    """Refuse a value of a partition's column that makes the name of its folder too long."""
-    if len(folder) > MAX_FOLDER:
-        raise InputError(
-            f"output.partition_by: column {column!r} has a value of {len(value)} signs, "
-            f"too long for the name of a folder: {value[:40]!r}..."
-        )
 
 
 def such_as(name: str, first: pa.RecordBatch | None, numbers: bool = False) -> str:

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from redcal_spark.core.arrow import Batches
-from redcal_spark.core.shown_values import check_folder
+from redcal_spark.errors import InputError
 
 FILE_BYTES = 256 * 2**20  # a file is closed when it is larger
 GROUP_BYTES = 32 * 2**20  # rows of a file that wait for their row group
@@ -33,6 +33,7 @@ WAITING_BYTES = 96 * 2**20  # rows of all files that wait
 OPEN_FILES = 64
 INDEXED = 32  # columns with statistics, as Delta's writers have it
 LONGEST = 32  # signs of a text in statistics
+MAX_FOLDER = 250  # signs of a folder's name; file systems take 255
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 ENDING = ".snappy.parquet"
 
@@ -228,7 +229,11 @@ def _folder_of(partition: Mapping[str, str | None]) -> str:
     folders = []
     for name, value in partition.items():
         folder = f"{quote(name, safe='')}={NULL_FOLDER if value is None else quote(value, safe='')}"
-        check_folder(folder, name, value or "")
+        if len(folder) > MAX_FOLDER:
+            raise InputError(
+                f"output.partition_by: column {name!r} has a value of {len(value or '')} signs, "
+                f"too long for the name of a folder: {(value or '')[:40]!r}..."
+            )
         folders.append(f"{folder}/")
     return "".join(folders)
 
