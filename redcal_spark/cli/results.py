@@ -15,6 +15,7 @@ from redcal_spark.cli.fail_on import MEANING, alerts
 from redcal_spark.cli.log_lines import log_line
 from redcal_spark.cli.streams import Screen
 from redcal_spark.cli.tables import before_and_after
+from redcal_spark.core.columns import shown_models
 from redcal_spark.core.number_text import plural
 from redcal_spark.errors import UsageError
 from redcal_spark.model.audit import audit
@@ -189,15 +190,11 @@ def patches_of(pair: ReconciledPair) -> str:
     return plural(len(pair.log), "patch", "patches")
 
 
-def model_names(job: Job) -> list[str]:
-    """What the models are called: by name, or by their column, where that tells them apart."""
+def model_names(job: Job) -> tuple[str, ...]:
+    """What the models are called, by the configuration alone: the input may be gone."""
     given = job.config.input
     columns = [given.score_columns(model) for model in range(1, given.n_models + 1)]
-    if given.model_names is not None:
-        return list(given.model_names)
-    if any(len(own) > 1 for own in columns) or len(set(columns)) < len(columns):
-        return [f"model {i}" for i in range(1, len(columns) + 1)]
-    return [own[0] for own in columns]
+    return shown_models(given.model_names, [c[0] if len(c) == 1 else c for c in columns])
 
 
 def evaluation_json(evaluation: Evaluation) -> dict[str, Any]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -52,19 +52,7 @@ class Columns:
     @property
     def shown(self) -> tuple[str, ...]:
         """What people know the models by: their names, or columns where these tell them apart."""
-        if self.model_names is not None:
-            return self.model_names
-        alone = [scores for scores in self.models if isinstance(scores, str)]
-        if len(set(alone)) == len(self.models):
-            return tuple(alone)
-        return tuple(f"model {i}" for i in range(1, self.n_models + 1))
-
-    @property
-    def models_given(self) -> Sequence[ScoreColumns] | Mapping[str, ScoreColumns]:
-        """The models as `Reconciler` takes them."""
-        if self.model_names is None:
-            return self.models
-        return dict(zip(self.model_names, self.models, strict=True))
+        return shown_models(self.model_names, self.models)
 
     def scores(self, model: int) -> ScoreColumns:
         return self.models[model - 1]
@@ -82,6 +70,16 @@ class Columns:
         scores = [name for i in range(self.n_models) for name in self.of_model(i + 1)]
         names = [*scores, *others]
         return list(dict.fromkeys(name for name in names if name is not None))
+
+
+def shown_models(names: Sequence[str] | None, scores: Sequence[Any]) -> tuple[str, ...]:
+    """What people know models by: their names, or columns where these tell them apart."""
+    if names is not None:
+        return tuple(names)
+    alone = [own for own in scores if isinstance(own, str)]
+    if len(set(alone)) == len(scores):
+        return tuple(alone)
+    return tuple(f"model {i}" for i in range(1, len(scores) + 1))
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from redcal_spark.backends.store import Store
 from redcal_spark.certificate.certify import Certificate
 from redcal_spark.config.tables import OutputTables
+from redcal_spark.core.columns import shown_models
 from redcal_spark.core.events import Pair, pairs_of
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.parameters import Parameters, Resolved
@@ -92,10 +93,7 @@ class Report:
         if given.get("models") is not None:
             return tuple(map(str, given["models"]))
         both = (given[key] for key in ("model_1", "model_2"))
-        one, two = (x["columns"] if isinstance(x, Mapping) else x for x in both)
-        if isinstance(one, str) and isinstance(two, str) and one != two:
-            return one, two
-        return "model 1", "model 2"
+        return shown_models(None, [x["columns"] if isinstance(x, Mapping) else x for x in both])
 
     @property
     def numbers(self) -> range:

@@ -109,7 +109,7 @@ def _measured(job: Job, pair: ReconciledPair) -> Monitored | None:
             return None
         with job.listener.during("monitor"):
             points = scan.histories(pair, None)["holdout"]
-            return Monitored(pair, points, scan.patch_effects(pair), job.reconciler.delta)
+            return Monitored(pair, points, scan.patch_effects(pair), job.delta)
     finally:
         scan.close()
 

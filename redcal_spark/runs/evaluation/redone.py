@@ -136,7 +136,7 @@ def redo(job: Job) -> Redone:
         points = scan.histories(whole, None)
         rows = scan.rows_at_hand()
         rechecked = None if rows is None else list(recheck(whole, rows))
-        guard, delta = job.config.reconcile.guard, job.reconciler.delta
+        guard, delta = job.config.reconcile.guard, job.delta
         pair, kept = verdict(whole, points, guard, lambda _: None, delta)
         kept = counted(scan, pair, kept)
         roles = Roles(scan.layout, job.split)
