@@ -24,8 +24,9 @@ MODULES = ("redcal_spark", "redcal_spark.demo", "redcal_spark.notebook", "redcal
 
 def commands() -> dict[str, list[str]]:
     """Every command with its options, from the parser itself."""
-    places = ("redcal_spark.cli.entry", "redcal_spark.cli")
-    parser = next(m._parser() for m in map(_module, places) if m and hasattr(m, "_parser"))
+    makers = ("parser.command_line", "entry._parser")  # of this release, and of earlier ones
+    places = ((_module(f"redcal_spark.cli.{m}"), f) for m, f in (x.split(".") for x in makers))
+    parser = next(getattr(module, name)() for module, name in places if module)
     found = {}
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):

@@ -19,7 +19,7 @@ from hypothesis import settings
 
 from redcal_spark import ReconciledPair, Reconciler
 from redcal_spark.backends.local.backend import LocalScan
-from redcal_spark.backends.local.scan import scan_pieces
+from redcal_spark.backends.local.scan import gather_pieces
 from redcal_spark.core.blocks import Block, label_rows
 from redcal_spark.core.columns import Layout
 from redcal_spark.core.kernel import Rules
@@ -170,7 +170,10 @@ def gather(
 ) -> tuple[ScanResult, Layout]:
     """The one scan of a reconciler's problem, but for some changes of it."""
     problem = replace(model.problem, **changes)
-    return scan_pieces(problem, each_alone(blocks), schema, "the data", split, None, model.threads)
+    pieces = each_alone(blocks)
+    found, layout = gather_pieces(problem, pieces, schema, "the data", split, threads=model.threads)
+    problem.check(found, "the data")
+    return found, layout
 
 
 def fit_blocks(

@@ -20,7 +20,7 @@ from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.history import Point
 from redcal_spark.core.kernel import BlockScan
 from redcal_spark.core.multiset import CompareTask
-from redcal_spark.core.output_columns import extend
+from redcal_spark.core.output_columns import Extension
 from redcal_spark.core.patch_effects import PatchEffect
 from redcal_spark.core.patches import Patch
 from redcal_spark.core.problem import Problem
@@ -172,7 +172,7 @@ def check_rows(
     nothing = empty_batch(table.schema)
     names = target.names(problem.columns, problem.losses)
     rules = problem.rules(layout.binary)
-    rows = extend(nothing, layout, rules, (), names, BadRows(), skip=target.skip)
+    rows = Extension(layout, rules, (), names, target.skip).rows(nothing, BadRows())
     work.store.check_rows(target, rows.schema)
     work.check_writer(table, target, rows.schema)
     if target.mode == "merge":

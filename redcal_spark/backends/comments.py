@@ -1,9 +1,9 @@
-"""Comments: what the columns of the reconciled rows are, for those who find them in a catalog."""
+"""Comments: what tables and their columns are, for those who find them in a catalog."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -33,6 +33,12 @@ class Comments:
 
 
 UNSAID = Comments()
+
+
+def schema_of(table: str, columns: Sequence[tuple[str, pa.DataType, str]]) -> pa.Schema:
+    """A schema from names, types and comments, which whoever makes a table of it may show."""
+    said = Comments(table, {name: comment for name, _, comment in columns})
+    return said.on(pa.schema([(name, kind) for name, kind, _ in columns]))
 
 
 def of_rows(names: OutputNames) -> Comments:

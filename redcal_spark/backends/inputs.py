@@ -40,12 +40,6 @@ def open_input(store: Store, given: Input) -> tuple[Table, Columns]:
     own = [c for m in models if given.score_table(m) is None for c in given.score_columns(m)]
     main = store.open(given.table, given.version, given.separator, own)
     names = tuple(_scores(given, model, main.schema.names) for model in models)
-    columns = Columns(
-        *(names, given.label, given.id, given.classes, given.model_names),
-        weight=given.weight,
-        weight_unit=given.weight_unit,
-        segments=given.segments or (),
-    )
     sides = []
     for model in models:
         own_table = given.score_table(model)
@@ -54,7 +48,17 @@ def open_input(store: Store, given: Input) -> tuple[Table, Columns]:
             side = Side(store.open(*wanted), own_table, given.id or "", _names(names[model - 1]))
             sides.append(side)
     joined = store.join(main, sides, given.id or "", given.join) if sides else main
-    return joined, columns
+    return joined, columns_for(given, names)
+
+
+def columns_for(given: Input, scores: tuple[ScoreColumns, ...]) -> Columns:
+    """What is where, with the models' scores in these columns."""
+    return Columns(
+        *(scores, given.label, given.id, given.classes, given.model_names),
+        weight=given.weight,
+        weight_unit=given.weight_unit,
+        segments=given.segments or (),
+    )
 
 
 def pinned(given: Input, identity: Mapping[str, Any]) -> Input:

@@ -20,7 +20,6 @@ import pyarrow.fs
 
 from redcal_spark.backends.object_stores import Options, file_system, for_delta
 from redcal_spark.config.addresses import canonical, scheme_of
-from redcal_spark.errors import RedcalError
 
 HIDDEN = ("_", ".")  # how names begin that Spark and others take for no data
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -203,7 +202,7 @@ class Location:
                 self.file_system.delete_dir(self.path)
 
 
-def told(err: BaseException) -> str:
+def error_line(err: BaseException) -> str:
     """What went wrong in an object store, in one line: delta-rs writes several, in colours."""
     text = COLOURS.sub("", str(err))
     text = DETAILS.sub("", text) if "↳" in text else text.splitlines()[0] if text else ""
@@ -211,8 +210,3 @@ def told(err: BaseException) -> str:
     shown = ": ".join(part for part in parts if part) or type(err).__name__
     asked = (text for signs, text in QUESTIONS.items() if any(sign in shown for sign in signs))
     return "; ".join([shown, *asked])
-
-
-def unreachable(place: Location, err: BaseException, kind: type[RedcalError]) -> RedcalError:
-    """An object store that does not answer, or refuses."""
-    return kind(f"{place.name}: {told(err)}")

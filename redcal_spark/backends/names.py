@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from redcal_spark.backends.local.errors import odd_signs
-from redcal_spark.backends.location import Location, told
+from redcal_spark.backends.location import Location, error_line
 from redcal_spark.config.addresses import ADDRESS, SCHEMES, in_hadoop, scheme_of
 
 MAX_NAME = 255  # bytes of a file's name
@@ -134,5 +134,5 @@ def _problem_of_address(place: Location, key: str) -> str | None:
         if not place.below("_delta_log").is_dir() and place.listed():
             return f"{key}: {place.name} is a folder with other things in it, not a Delta table"
     except OSError as err:
-        return f"{key}: {place.name} cannot be reached: {told(err)}"
+        return f"{key}: {place.name} cannot be reached: {error_line(err)}"
     return None

@@ -169,9 +169,6 @@ class Store(Protocol):
     def check_target(self, name: str, key: str) -> str | None:
         """Why this table could not be written, if that can be seen beforehand."""
 
-    def check_schema(self, schema: pa.Schema) -> list[str]:
-        """Why rows of this schema could not be written."""
-
     def write(
         self,
         name: str,
@@ -250,10 +247,6 @@ def written_before(store: Store, target: Target, commit: Commit) -> tuple[int, i
     if not commit.again and target.mode == "overwrite":
         return None
     return store.written(target.table, commit)
-
-
-def version_just_written(store: Store, name: str, commit: Commit) -> int:
-    return just_written(store, name, commit)[0]
 
 
 def just_written(store: Store, name: str, commit: Commit) -> tuple[int, int]:

@@ -18,6 +18,7 @@ from redcal_spark.core.fixed_point import BITS
 from redcal_spark.core.history import Point, rounds_start
 from redcal_spark.core.losses import Loss
 from redcal_spark.core.metrics import Totals
+from redcal_spark.core.number_text import model_text
 from redcal_spark.core.parameters import Parameters, Resolved
 
 ENDED = {
@@ -73,8 +74,7 @@ class Case:
 
     def called(self, model: int) -> str:
         """A model by its name, if users gave it one."""
-        names = self.pair.columns.model_names
-        return f"model {model}" if names is None else names[model - 1]
+        return model_text(model, self.pair.columns.model_names)
 
     @property
     def brier_sum_words(self) -> str:

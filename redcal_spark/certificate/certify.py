@@ -21,6 +21,7 @@ from redcal_spark.certificate.segment_checks import SegmentRows, added_up
 from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.history import Point
 from redcal_spark.core.metrics import Totals
+from redcal_spark.core.number_text import model_text
 from redcal_spark.core.tabular import Tabular
 from redcal_spark.errors import ModelFileError
 
@@ -113,14 +114,10 @@ class Certificate(Tabular):
 
     def falls(self, models: Sequence[str] | None = None) -> list[str]:
         """By how much the losses fall at least on new rows, for people; nothing where undecided."""
-
-        def called(model: int) -> str:
-            return f"model {model}" if models is None else models[model - 1]
-
         lines = []
         for loss in dict.fromkeys(check.loss for check in self.checks):
             fell = [
-                f"{at_least(check.interval.low)} ({called(check.model)})"
+                f"{at_least(check.interval.low)} ({model_text(check.model, models)})"
                 for check in self.checks
                 if (check.name, check.loss, check.verdict) == ("loss_fell", loss, "holds")
                 and check.interval is not None

@@ -1,4 +1,4 @@
-"""Claims: a bound, what was measured, and the verdict. Exact numbers, plain data."""
+"""A check: a bound, what was measured, and the verdict. Exact numbers, plain data."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from redcal_spark.certificate.exact_numbers import (
     times,
 )
 from redcal_spark.certificate.intervals import Interval
+from redcal_spark.core.number_text import model_text
 from redcal_spark.errors import ModelFileError
 
 Verdict = Literal["holds", "violated", "undecided", "not covered", "not done"]
@@ -161,15 +162,13 @@ class Check:
 
     def to_row(self, models: Sequence[str] = ()) -> dict[str, Any]:
         """The check for a table of people's: floats in their units, models by name."""
-        number = self.model
-        model = None if number is None else f"model {number}"
         ends = (None, None) if self.interval is None else self.interval.ends
         return {
             "verdict": self.verdict,
             "claim": self.claim,
             "split": self.split,
             "loss": self.loss,
-            "model": models[number - 1] if models and number is not None else model,
+            "model": None if self.model is None else model_text(self.model, models),
             "measured": _float(self.measured, self.scale),
             "relation": self.relation,
             "bound": _float(self.bound, self.scale),
@@ -205,7 +204,7 @@ class Check:
         if self.loss is not None:
             what += f", {self.loss}"
         if self.model is not None:
-            what += f", model {self.model}" if models is None else f", {models[self.model - 1]}"
+            what += f", {model_text(self.model, models)}"
         if self.split == "holdout":
             what += ", holdout rows"
         line = f"{self.verdict:<11}  {what}"

@@ -1,4 +1,4 @@
-"""Consistency: whether a log and the sums at the points of its history can belong together.
+"""Checks of a history: whether a log and the sums at the points of its history can belong together.
 
 Each function returns contradictions in words; none is what a right run gives. They look at exact
 sums only, so that they cannot find everything: replaying the log on the rows can, see `replay`.
@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from redcal_spark.certificate.sum_checks import SLACK
 from redcal_spark.core.events import Pair
 from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.fixed_point import BITS, ONE, Ints
@@ -20,8 +21,6 @@ from redcal_spark.core.history import Point, rounds_start
 from redcal_spark.core.kernel import Rules
 from redcal_spark.core.metrics import Totals
 from redcal_spark.core.patches import Patch, full_phi
-
-SLACK = 1e-9  # of float64 norms: what they exclude is excluded, what is close is compared exactly
 
 
 def segments(log: Sequence[Patch], points: Sequence[Point]) -> list[Sequence[Patch]]:

@@ -21,6 +21,7 @@ from redcal_spark.core.paired import Moments, Range
 from redcal_spark.core.weights import Weights
 
 CONFIDENCE = Fraction(19, 20)
+AUDIT_LEVEL = 0.95
 BINOMIAL = "exact binomial (Clopper-Pearson)"
 BERNSTEIN = "empirical Bernstein (Maurer and Pontil)"
 
@@ -281,3 +282,22 @@ def _deviance(x: float, mean: float) -> float:
         if new == total:
             return total
         total, j = new, j + 1
+
+
+# --- margins of an audit: each number by itself ---------------------------------------------------
+
+
+def calibration_margin(rows: int, n: int) -> float:
+    """How far a gap over `rows` of n rows may be from that of the labels' expectations.
+
+    Given the scores, only the labels are random. Their sum is off by at most sqrt(rows) in the
+    mean, since a label's variance is at most 1, and one label moves it by at most sqrt(2): by
+    McDiarmid's inequality by more than sqrt(rows) (1 + sqrt(ln(1 / (1 - level)))) with a
+    probability of at most 1 - level.
+    """
+    return math.sqrt(rows) / n * (1 + math.sqrt(math.log(1 / (1 - AUDIT_LEVEL))))
+
+
+def cost_margin(width: Fraction, rows: Fraction | int) -> float:
+    """How far a mean of values this far apart may be from its expectation: Hoeffding."""
+    return float(width) * math.sqrt(math.log(2 / (1 - AUDIT_LEVEL)) / (2 * rows))

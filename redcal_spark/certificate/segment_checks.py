@@ -59,8 +59,8 @@ class SegmentRows:
 
     @classmethod
     def of(cls, case: Case, *histories: Sequence[Point]) -> SegmentRows | None:
-        found = segments_of(case.pair.columns.segments, *histories)
-        return None if found is None else cls(case, found)
+        chosen = segments_of(case.pair.columns.segments, *histories)
+        return None if chosen is None else cls(case, chosen)
 
     @property
     def models(self) -> range:

@@ -13,9 +13,9 @@ from rich.table import Table
 from redcal_spark.cli.tables import Shown, columns_of
 from redcal_spark.core.metrics import Metrics
 from redcal_spark.core.number_text import cost_texts, share_text
+from redcal_spark.core.splits import SPLITS
 from redcal_spark.runs.compare import (
     PROCEDURES,
-    SPLITS,
     Comparison,
     Measure,
     mean_brier,

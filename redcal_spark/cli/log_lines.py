@@ -19,6 +19,7 @@ from typing import NoReturn
 from redcal_spark.cli.streams import Screen, printable
 
 log = logging.getLogger("redcal_spark")
+log_line = logging.getLogger("redcal_spark.cli")  # what commands have to say
 FORMATS = ("text", "json")
 
 

@@ -15,6 +15,7 @@ from redcal_spark.backends.backend import Backend
 from redcal_spark.backends.local.backend import LocalBackend
 from redcal_spark.backends.local.store import DeltaRsStore
 from redcal_spark.backends.names import is_catalog_name
+from redcal_spark.cli.log_lines import log_line
 from redcal_spark.cli.terminal import Terminal
 from redcal_spark.config.folder import looked_for
 from redcal_spark.config.load import load_config
@@ -23,8 +24,6 @@ from redcal_spark.errors import ModelFileError, UsageError
 from redcal_spark.model.pair import ReconciledPair
 from redcal_spark.runs.job import Job
 from redcal_spark.runs.ledger import RunRow
-
-log_line = logging.getLogger("redcal_spark.cli")
 
 
 def job_of(options: argparse.Namespace) -> Job:
@@ -58,7 +57,7 @@ def _work(config: Config) -> Backend:
     return _spark(names, options, **work)
 
 
-def work_for(table: str, engine: str | None = None) -> Backend:
+def work_for(table: str, engine: str | None) -> Backend:
     """Where one table can be looked at, before there is a configuration."""
     catalog = is_catalog_name(table) and not Path(table).exists()
     on_spark = catalog or "DATABRICKS_RUNTIME_VERSION" in os.environ or _in_spark()

@@ -10,9 +10,12 @@ from typing import Any
 
 from rich.console import Console
 
+from redcal_spark.backends.location import Location
 from redcal_spark.cli.fail_on import MEANING, alerts
+from redcal_spark.cli.log_lines import log_line
 from redcal_spark.cli.streams import Screen
 from redcal_spark.cli.tables import before_and_after
+from redcal_spark.core.columns import shown_models
 from redcal_spark.core.number_text import plural
 from redcal_spark.errors import UsageError
 from redcal_spark.model.audit import audit
@@ -25,8 +28,6 @@ from redcal_spark.runs.evaluation.evaluate import Evaluation
 from redcal_spark.runs.job import Job
 from redcal_spark.runs.ledger import RunRow
 from redcal_spark.runs.outcome import Outcome
-
-log_line = logging.getLogger("redcal_spark.cli")
 
 EVALUATED = {
     "ok": "everything matches a repeat of the run",
@@ -163,39 +164,37 @@ def _report_page(job: Job, row: RunRow) -> str | None:
     place = place_after_run(job.config)
     if place is None or row.command != "run":
         return None
-    if not is_of(place, row.run_id):
-        try:
-            write_report(Report.of(job.store, job.tables, row), place)
-        except UsageError as err:
-            job.listener.note(f"no report: {err}")
-            return None
+    if not is_of(place, row.run_id) and not _written(job, row, place, "no report"):
+        return None
     return place.name
 
 
 def refresh_report(job: Job, row: RunRow) -> None:
     """Write a run's report anew, where it is the one that is there."""
     place = place_after_run(job.config)
-    if place is None or not is_of(place, row.run_id):
-        return
+    if place is not None and is_of(place, row.run_id):
+        _written(job, row, place, "the report stays as it was")
+
+
+def _written(job: Job, row: RunRow, place: Location, otherwise: str) -> bool:
+    """Whether a report could be written; else the reason is noted."""
     try:
         write_report(Report.of(job.store, job.tables, row), place)
     except UsageError as err:
-        job.listener.note(f"the report stays as it was: {err}")
+        job.listener.note(f"{otherwise}: {err}")
+        return False
+    return True
 
 
 def patches_of(pair: ReconciledPair) -> str:
     return plural(len(pair.log), "patch", "patches")
 
 
-def model_names(job: Job) -> list[str]:
-    """What the models are called: by name, or by their column, where that tells them apart."""
+def model_names(job: Job) -> tuple[str, ...]:
+    """What the models are called, by the configuration alone: the input may be gone."""
     given = job.config.input
     columns = [given.score_columns(model) for model in range(1, given.n_models + 1)]
-    if given.model_names is not None:
-        return list(given.model_names)
-    if any(len(own) > 1 for own in columns) or len(set(columns)) < len(columns):
-        return [f"model {i}" for i in range(1, len(columns) + 1)]
-    return [own[0] for own in columns]
+    return shown_models(given.model_names, [c[0] if len(c) == 1 else c for c in columns])
 
 
 def evaluation_json(evaluation: Evaluation) -> dict[str, Any]:

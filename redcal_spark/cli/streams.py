@@ -1,4 +1,4 @@
-"""The screen: standard output and error of a command, without what its configuration hides."""
+"""Streams: standard output and error of a command, without what its configuration hides."""
 
 from __future__ import annotations
 

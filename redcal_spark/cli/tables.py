@@ -9,17 +9,16 @@ from typing import Any
 from rich.table import Table
 
 from redcal_spark.certificate.certify import Certificate
-from redcal_spark.cli.segment_tables import segment_tables
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.metrics import Metrics, brier_words
 from redcal_spark.core.number_text import cost_texts, plural, share_text
 from redcal_spark.core.patches import Patch, PatchLog
+from redcal_spark.core.splits import SPLITS
 from redcal_spark.errors import ModelFileError
 from redcal_spark.model.explanation import Explanation
-from redcal_spark.runs.compare import SPLITS
 from redcal_spark.runs.ledger import RunRow
 
-LARGEST = 8  # pairs of actions, actions or coordinates that are listed
+LARGEST = 8  # pairs of actions, actions, coordinates or segments that are listed
 PAIRS = 3  # of more than two models, shown at length
 
 Shown = Table | str
@@ -66,7 +65,7 @@ def before_and_after(
     return table
 
 
-def log_table(patches: PatchLog, losses: LossFamily, models: Sequence[str] | None = None) -> Table:
+def log_table(patches: PatchLog, losses: LossFamily, models: Sequence[str] | None) -> Table:
     """The patch log for people; of phi its largest value. models: their names, if they have any."""
     table = columns_of((), ("step", "round"))
     table.add_column("kind", no_wrap=True)
@@ -113,11 +112,6 @@ def verdict_words(certificate: str | None) -> str:
     except (ValueError, ModelFileError):  # the list must not fail by one run
         return "cannot be read"
     return ", ".join(verdicts) or "nothing promised"
-
-
-def called(model: int, models: Sequence[str] | None) -> str:
-    """A model by its name, if it has one."""
-    return f"model {model}" if models is None else models[model - 1]
 
 
 def event_words(patch: Patch, losses: LossFamily, models: Sequence[str] | None = None) -> str:
@@ -169,10 +163,32 @@ def audit_tables(
             shown += _pairs(loss, loss["actions"], models, ("1", "2"))
         shown += _calibration(loss, audit["intervals"]["level"], models)
     shown += _coordinates(audit, models)
-    shown += segment_tables(audit, models)
+    shown += _segments(audit, models)
     if "to_fix" in audit:
         shown += ["", *_to_fix(audit["to_fix"], audit["losses"], models)]
     return shown
+
+
+def _segments(audit: Mapping[str, Any], models: Sequence[str]) -> Iterator[Table | str]:
+    """Per segment column and loss: the segments with most rows."""
+    lines = audit.get("segments", ())
+    for column in dict.fromkeys(line["segment"] for line in lines):
+        own = [line for line in lines if line["segment"] == column]
+        for place, loss in enumerate(audit["losses"]):
+            head = column if len(audit["losses"]) == 1 else f"{column}, {loss['loss']}"
+            table = columns_of([head], ("rows", "disagree", *(f"cost of {m}" for m in models)))
+            first = own[:LARGEST]
+            costs = iter(
+                cost_texts([c for line in first for c in line["losses"][place]["decision_loss"]])
+            )
+            for line in first:
+                value = {"null": "(null)", "other": "(other)"}.get(line["kind"], line["value"])
+                apart = share_text(line["losses"][place]["disagreement"])
+                table.add_row(value, f"{line['rows']:,}", apart, *(next(costs) for _ in models))
+            yield ""
+            yield table
+            if len(own) > LARGEST:
+                yield f"... and {len(own) - LARGEST} more segments"
 
 
 def _matrix(loss: Mapping[str, Any], models: Sequence[str]) -> Iterator[Shown]:

@@ -20,10 +20,10 @@ from rich.text import Text
 
 from redcal_spark.cli.log_lines import Context
 from redcal_spark.cli.streams import Screen, printable
-from redcal_spark.cli.tables import called, event_words
+from redcal_spark.cli.tables import event_words
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.metrics import Metrics
-from redcal_spark.core.number_text import cost_texts, share_text
+from redcal_spark.core.number_text import cost_texts, model_text, share_text
 from redcal_spark.core.patches import Patch
 from redcal_spark.core.tuned import Candidate
 from redcal_spark.runs.listener import Listener
@@ -139,7 +139,7 @@ class Terminal(Listener):
         self.context.round, self.context.step = patch.round, patch.step
         everywhere = patch.kind == "calibrate" and patch.round is None
         self._calibrations += patch.kind == "calibrate"
-        own = called(patch.model, self.models)
+        own = model_text(patch.model, self.models)
         if self._progress is not None:
             phase = f"calibrating {own} everywhere" if everywhere else PHASES["fit"]
             self._progress.update(self._task, description=f"{phase}: {self._patches:,} patches")
@@ -188,7 +188,7 @@ class Terminal(Listener):
 # --- a round ----------------------------------------------------------------------------------
 
 
-def round_heading(width: int, models: Sequence[str] | None = None) -> str:
+def round_heading(width: int, models: Sequence[str] | None) -> str:
     event = f"{'model 1 / model 2' if models is None else 'event':<{width}}"[:width]
     return f"round  {event}  {'rows':>10}  patched         Brier     loss  disagree"
 
@@ -199,13 +199,13 @@ def round_row(
     metrics: Metrics | None,
     losses: LossFamily,
     width: int,
-    models: Sequence[str] | None = None,
+    models: Sequence[str] | None,
 ) -> str:
     """A round as a line under the heading: Brier and loss are those of the patched model."""
     event, model = event_words(first, losses, models), first.model
     if len(event) > width:
         event = event[: width - 1] + "…"
-    times = called(model, models) + (f" {patches:,}x" if patches > 1 else "")
+    times = model_text(model, models) + (f" {patches:,}x" if patches > 1 else "")
     line = f"{first.round:>5}  {event:<{width}}  {first.rows:>10,}  {times:<13}"
     if metrics is not None and first.loss is not None:
         place = losses.place(first.loss)
@@ -220,12 +220,12 @@ def round_line(
     patches: int,
     metrics: Metrics | None,
     losses: LossFamily,
-    models: Sequence[str] | None = None,
+    models: Sequence[str] | None,
 ) -> str:
     """A round in one sentence, for a log."""
     model, times = first.model, f" {patches:,} times" if patches > 1 else ""
     parts = [f"round {first.round}: {event_words(first, losses, models)}: {first.rows:,} rows"]
-    parts.append(f"{called(model, models)} patched{times}")
+    parts.append(f"{model_text(model, models)} patched{times}")
     if metrics is not None and first.loss is not None:
         place = losses.place(first.loss)
         parts.append(f"its Brier score {float(metrics.usual_brier(model)):.4f}")
@@ -234,7 +234,7 @@ def round_line(
     return ", ".join(parts)
 
 
-def longest_event(losses: LossFamily, models: Sequence[str] | None = None) -> int:
+def longest_event(losses: LossFamily, models: Sequence[str] | None) -> int:
     """The length of the longest text for an event."""
     lengths = [17]
     two = 6 + sum(sorted(map(len, models))[-2:]) if models is not None else 0

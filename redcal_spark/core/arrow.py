@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,8 @@ import pyarrow as pa
 
 from redcal_spark.core.columns import Columns
 from redcal_spark.errors import InputError, UsageError
+
+Batches = Iterable[pa.RecordBatch]
 
 BATCH = 65_536  # rows at a time: enough for threads to share, small enough for the cache
 
@@ -99,7 +101,7 @@ def from_numpy(
     return pa.table(arrays)
 
 
-def check_indexes(tables: Mapping[str, Any], label: Any = None) -> None:
+def check_indexes(tables: Mapping[str, Any], label: Any) -> None:
     """Refuse pandas objects whose rows are named differently: here they are paired by place."""
     given = {**tables, "the labels": label}
     named = [(what, of.index) for what, of in given.items() if hasattr(of, "iloc")]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -52,19 +52,7 @@ class Columns:
     @property
     def shown(self) -> tuple[str, ...]:
         """What people know the models by: their names, or columns where these tell them apart."""
-        if self.model_names is not None:
-            return self.model_names
-        alone = [scores for scores in self.models if isinstance(scores, str)]
-        if len(set(alone)) == len(self.models):
-            return tuple(alone)
-        return tuple(f"model {i}" for i in range(1, self.n_models + 1))
-
-    @property
-    def models_given(self) -> Sequence[ScoreColumns] | Mapping[str, ScoreColumns]:
-        """The models as `Reconciler` takes them."""
-        if self.model_names is None:
-            return self.models
-        return dict(zip(self.model_names, self.models, strict=True))
+        return shown_models(self.model_names, self.models)
 
     def scores(self, model: int) -> ScoreColumns:
         return self.models[model - 1]
@@ -82,6 +70,16 @@ class Columns:
         scores = [name for i in range(self.n_models) for name in self.of_model(i + 1)]
         names = [*scores, *others]
         return list(dict.fromkeys(name for name in names if name is not None))
+
+
+def shown_models(names: Sequence[str] | None, scores: Sequence[Any]) -> tuple[str, ...]:
+    """What people know models by: their names, or columns where these tell them apart."""
+    if names is not None:
+        return tuple(names)
+    alone = [own for own in scores if isinstance(own, str)]
+    if len(set(alone)) == len(scores):
+        return tuple(alone)
+    return tuple(f"model {i}" for i in range(1, len(scores) + 1))
 
 
 @dataclass(frozen=True)
@@ -263,11 +261,11 @@ def _width_problems(
     if 0 < forms.count("binary") < len(forms):  # a patch keeps f0 + f1 = 1 for such columns only
         problems.append(_mixed_forms(columns, forms, widths))
     elif len(set(known)) > 1:
-        told = " and ".join(map(str, known))
+        counts = " and ".join(map(str, known))
         if len(widths) > 2:
             each = zip(columns.shown, widths, strict=True)
-            told = ", ".join(f"{name!r} has {width}" for name, width in each if width is not None)
-        problems.append(f"the models have different numbers of classes: {told}")
+            counts = ", ".join(f"{name!r} has {width}" for name, width in each if width is not None)
+        problems.append(f"the models have different numbers of classes: {counts}")
     for source, width in zip(columns.models, widths, strict=True):
         if width is None:
             continue
@@ -284,11 +282,11 @@ def _width_problems(
 
 def _mixed_forms(columns: Columns, forms: Sequence[Form], widths: Sequence[int | None]) -> str:
     """Some models have one column P(class 1), others a score for every class."""
-    told = ["an array" if width is None else f"{width} classes" for width in widths]
+    counts = ["an array" if width is None else f"{width} classes" for width in widths]
     if len(forms) == 2:
-        other = told[1 - forms.index("binary")]
+        other = counts[1 - forms.index("binary")]
         return f"one model has one column P(class 1), the other {other}; give both in one form"
-    each = zip(columns.shown, forms, told, strict=True)
+    each = zip(columns.shown, forms, counts, strict=True)
     named = [
         f"{name!r} has {'one column P(class 1)' if form == 'binary' else width}"
         for name, form, width in each

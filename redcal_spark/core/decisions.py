@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from redcal_spark.core.fixed_point import Grid, Mask
+from redcal_spark.core.fixed_point import HALF, Grid, Mask
 from redcal_spark.core.kernel import chunks
 from redcal_spark.core.losses import Loss
 from redcal_spark.core.responses import Actions
@@ -18,8 +18,6 @@ from redcal_spark.settings import setting
 
 # off: no column. A number: that model's action. None: rows in dispute have no decision.
 Tie = Literal["off", "cheaper"] | int | None
-
-_HALF = 13
 
 
 def tie_of(given: object, models: int, names: Sequence[str] | None) -> Tie:
@@ -67,10 +65,10 @@ def _cheapest(
         for own in actions[1:]:
             other = own[here].astype(np.int32)
             apart = loss.quantised[best] - loss.quantised[other]
-            high, low = apart >> _HALF, apart & (1 << _HALF) - 1
+            high, low = apart >> HALF, apart & (1 << HALF) - 1
             rest = (low * both).sum(axis=1)
-            carried = (high * both).sum(axis=1) + (rest >> _HALF)
-            dearer = (carried > 0) | ((carried == 0) & (rest & (1 << _HALF) - 1 > 0))
+            carried = (high * both).sum(axis=1) + (rest >> HALF)
+            dearer = (carried > 0) | ((carried == 0) & (rest & (1 << HALF) - 1 > 0))
             best = np.where(dearer, other, best)
         chosen[part] = best
     return chosen

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 
 import pyarrow as pa
@@ -11,7 +10,7 @@ import pyarrow as pa
 from redcal_spark.core.columns import Columns, Layout
 from redcal_spark.core.kernel import Rules
 from redcal_spark.core.losses import LossFamily
-from redcal_spark.core.output_columns import OutputNames, extend
+from redcal_spark.core.output_columns import Extension, OutputNames
 from redcal_spark.core.parameters import Parameters, Resolved, Status
 from redcal_spark.core.patches import PatchLog
 from redcal_spark.core.problem import rules_of
@@ -19,12 +18,12 @@ from redcal_spark.core.reading import BadRows
 from redcal_spark.core.roles import UNKNOWN, Roles
 from redcal_spark.core.serving import Serving
 from redcal_spark.core.tuned import Tuned
-from redcal_spark.core.weights import Weights
+from redcal_spark.core.weights import Weighed, Weights
 from redcal_spark.errors import InputError
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted:
+class Fitted(Weighed):
     """The data of a reconciled pair. `ReconciledPair` is its face for users.
 
     tuned: how eta and beta were chosen, if they were `auto`: the parameters have what they became.
@@ -42,18 +41,6 @@ class Fitted:
     zero_calibrations: int
     tuned: Tuned | None = None
     weights: Weights | None = None  # of the fitting rows, whose sum is `rows`
-
-    @property
-    def counted(self) -> int:
-        """The rows that it was fitted on, whatever their weights."""
-        return self.rows if self.weights is None else self.weights.rows
-
-    @property
-    def effective(self) -> Fraction:
-        """As many rows of equal weight would say as much as those it was fitted on."""
-        if self.weights is None:
-            return Fraction(self.rows)
-        return Fraction(self.rows**2, self.weights.squares)
 
     @property
     def rules(self) -> Rules:
@@ -82,4 +69,5 @@ class Fitted:
         """One batch with its new columns. Bad rows are added to `problems` and pass through."""
         names = names or OutputNames(self.columns, self.losses)
         problems = BadRows() if problems is None else problems
-        return extend(batch, layout, self.rules, self.log, names, problems, start, skip, roles)
+        extension = Extension(layout, self.rules, self.log, names, skip, roles)
+        return extension.rows(batch, problems, start)

@@ -23,7 +23,7 @@ ONE = 1 << BITS
 MAX_ROWS = 1 << 37  # int64 sums of grid integers are exact below this
 
 _GROUP = 1_024
-_HALF = 13  # products of 26-bit and 13-bit integers can be added 2^14 times in float64
+HALF = 13  # products of 26-bit and 13-bit integers can be added 2^14 times in float64
 
 
 def exact(x: float) -> Fraction:
@@ -90,9 +90,9 @@ def sum_of_squares(x: npt.NDArray[Any]) -> int:
 
 def split(weights: Ints) -> tuple[Floats, Floats]:
     """Integers below 2^26 (or 2^26 itself) as 13-bit halves for exact float64 products."""
-    return (weights >> _HALF).astype(np.float64), (weights & (1 << _HALF) - 1).astype(np.float64)
+    return (weights >> HALF).astype(np.float64), (weights & (1 << HALF) - 1).astype(np.float64)
 
 
 def join(high: Floats, low: Floats) -> Ints:
     """The integer product from the products with both halves."""
-    return (high.astype(np.int64) << _HALF) + low.astype(np.int64)
+    return (high.astype(np.int64) << HALF) + low.astype(np.int64)

@@ -160,7 +160,7 @@ def active(block: Block, events: Events, rules: Rules) -> Index:
     return np.flatnonzero((events != rules.losses.no_event).any(axis=(0, 1)))
 
 
-def event_counts(events: Events, losses: LossFamily, w: Ints | None = None) -> list[Ints]:
+def event_counts(events: Events, losses: LossFamily, w: Ints | None) -> list[Ints]:
     """Rows of every event, each counted w times: one pair x K x K array per loss."""
     counts = []
     for loss, lines in zip(losses.losses, events, strict=True):

@@ -32,13 +32,13 @@ from redcal_spark.core.paired import Paired
 from redcal_spark.core.responses import Actions
 from redcal_spark.core.segments import SegmentSums
 from redcal_spark.core.sums import cell_label_sums, cell_score_sums
-from redcal_spark.core.weights import Weights, counted, summed, weighted_squares
+from redcal_spark.core.weights import Weighed, Weights, counted, summed, weighted_squares
 
 PAIR_NUMBERS = 1 << 22  # label sums by pairs of actions, of all losses together: 32 MB a task
 
 
 @dataclass(frozen=True, eq=False)
-class Totals(Additive):
+class Totals(Additive, Weighed):
     """Sums over rows: integers that add up and can be taken away again.
 
     rows: the sum of the weights, where rows have weights: all else counts them so, too.
@@ -54,7 +54,7 @@ class Totals(Additive):
     weights: what a scan saw of them; None where every row counts once.
     segments: sums by the values of segment columns, where there are any.
     touched, moves, move_labels: only of these, and only after the last patch. touched: rows whose
-    scores changed, of model 1, of model 2 and of either. moves: of these, per model and loss, rows
+    scores changed, of each model and of any. moves: of these, per model and loss, rows
     by their action before and after; move_labels: their label sums, as in pair_labels.
     """
 
@@ -77,21 +77,9 @@ class Totals(Additive):
     move_labels: tuple[Ints, ...] = ()
 
     @property
-    def counted(self) -> int:
-        """The rows themselves, whatever their weights."""
-        return self.rows if self.weights is None else self.weights.rows
-
-    @property
     def heaviest(self) -> int:
         """The largest weight."""
         return 1 if self.weights is None else self.weights.largest
-
-    @property
-    def effective(self) -> Fraction:
-        """As many rows of equal weight would say as much."""
-        if self.weights is None:
-            return Fraction(self.rows)
-        return Fraction(self.rows**2, self.weights.squares)
 
     @property
     def weights_seen(self) -> dict[str, Any] | None:
@@ -156,7 +144,7 @@ def measure(
 
 
 def pair_counts(
-    actions: Sequence[Actions], losses: LossFamily, w: Ints | None = None
+    actions: Sequence[Actions], losses: LossFamily, w: Ints | None
 ) -> tuple[list[Ints], Ints]:
     """Rows by the actions of every pair of models, per loss; and those where not all are alike."""
     pairs = pairs_of(len(actions))
@@ -229,7 +217,7 @@ def optimal_label_sums(y: Grid, d: int, losses: LossFamily, w: Ints | None = Non
 
 
 def pair_label_sums(
-    actions: Sequence[Actions], y: Grid, d: int, losses: LossFamily, w: Ints | None = None
+    actions: Sequence[Actions], y: Grid, d: int, losses: LossFamily, w: Ints | None
 ) -> tuple[Ints, ...]:
     """Label sums by the actions of every pair of models, per loss, as far as PAIR_NUMBERS goes."""
     by_loss, left, pairs = [], PAIR_NUMBERS, pairs_of(len(actions))

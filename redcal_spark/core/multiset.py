@@ -8,13 +8,14 @@ says which cells are not the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from redcal_spark.core.arrow import Batches
 from redcal_spark.core.cells import Hashes, cell_hashes, combined, mix
 
 BITS = 7  # of a key that choose its bucket
@@ -24,7 +25,6 @@ ROWS = 2**20  # at a time, at most: sums of halves of hashes stay exact in float
 FETCHED = 20_000  # rows of buckets that differ, about
 
 Sums = npt.NDArray[np.uint64]  # buckets x 2: how many rows, and the sum of their hashes
-Batches = Iterable[pa.RecordBatch]
 
 
 @dataclass(frozen=True)

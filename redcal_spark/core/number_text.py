@@ -1,9 +1,9 @@
-"""Numbers as people read them: counts, shares, decimals and changes, as plain text."""
+"""Numbers as people read them: counts, shares, decimals, changes and models, as plain text."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
 Value = int | float | Fraction
@@ -12,6 +12,11 @@ Value = int | float | Fraction
 def plural(count: int, one: str, many: str | None = None) -> str:
     """A count of things: `1 row`, `1,200 rows`."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def model_text(model: int, names: Sequence[str] | None) -> str:
+    """A model by its name, if it has one."""
+    return names[model - 1] if names else f"model {model}"
 
 
 def plain(value: float) -> str:

@@ -39,8 +39,8 @@ class OutputNames:
     roles: whether there is a column `split`, as in the rows of every job. normalise: whether there
     are scores that sum to 1, beside the reconciled ones. tie: what decides where the models
     disagree; off: there are no decisions. skip_missing: rows without a model's scores pass through
-    untouched. carried: the input columns that are kept
-    beside them; None: all. touched_only: rows whose scores did not change are left out.
+    untouched. carried: the input columns that are kept beside them; None: all. touched_only: rows
+    whose scores did not change are left out.
     """
 
     columns: Columns
@@ -156,26 +156,6 @@ class OutputNames:
             )
 
 
-def extend(
-    batch: pa.RecordBatch,
-    layout: Layout,
-    rules: Rules,
-    log: Sequence[Patch],
-    names: OutputNames,
-    problems: BadRows,
-    start: int | None = 0,
-    skip: bool = False,
-    roles: Roles = UNKNOWN,
-) -> pa.RecordBatch:
-    """The batch with new columns: scores, per loss the actions before and after, and `touched`.
-
-    Rows that cannot be read pass through untouched, with null actions. roles: what `split` says,
-    where `names` has it. What `names` leaves out is left out.
-    """
-    new = added(batch, layout, rules, log, names, problems, start, skip, roles)
-    return new.beside(batch, names)
-
-
 @dataclass(frozen=True)
 class Added:
     """New columns of a batch. rows: the places of the rows that they are of; None: all."""
@@ -196,60 +176,69 @@ class Added:
         )
 
 
-def added(
-    batch: pa.RecordBatch,
-    layout: Layout,
-    rules: Rules,
-    log: Sequence[Patch],
-    names: OutputNames,
-    problems: BadRows,
-    start: int | None = 0,
-    skip: bool = False,
-    roles: Roles = UNKNOWN,
-) -> Added:
-    """The new columns alone, and the rows that they are of."""
-    names.check(batch.schema.names, skip, "the data")
-    if names.normalise:
-        check_normalise(layout)
-    reading = read(batch, replace(layout, skip_missing=names.skip_missing), problems, start)
-    valid, rows = reading.valid, None
-    done = replay(reading.block, rules, log)
-    touched = [t & valid for t in done.touched]
-    models = range(1, len(touched) + 1)
-    if names.touched_only:  # nothing more is computed of the others
-        rows = np.flatnonzero(np.logical_or.reduce(touched))
-        batch = batch.select(names.decide(roles)).take(pa.array(rows))
-        done, valid = done.take(rows), valid[rows]
-        touched = [t[rows] for t in touched]
-    arrays: dict[str, pa.Array] = {}
-    for model in models:
-        columns = _scores(batch, layout, model, done.f[model - 1], touched[model - 1], valid)
-        arrays.update(zip(names.of_model(model), columns, strict=True))
-    for model in models if names.normalise else ():
-        columns = normalised(done.f[model - 1], valid, layout.forms[model - 1])
-        arrays.update(zip(names.normalised(model), columns, strict=True))
-    for place, loss in enumerate(names.losses.losses):
-        called = pa.array(loss.actions, pa.string())
-        for when, actions in (("before", done.before), ("after", done.after)):
-            for model in models:
-                index = pa.array(actions[model - 1][place].astype(np.int32), mask=_unless(valid))
-                arrays[names.action(loss.name, model, when)] = called.take(index)
-        first, *others = (after[place] for after in done.after)
-        same = np.logical_and.reduce([first == other for other in others])
-        arrays[names.agree(loss.name)] = pa.array(same, mask=_unless(valid))
-        if names.tie != "off":
-            now = [after[place] for after in done.after]
-            arrays[names.decision(loss.name)] = decisions(loss, done.f, now, valid, names.tie)
-    arrays[names.touched] = pa.array(np.logical_or.reduce(touched))
-    if names.roles:
-        arrays[names.split] = roles.column(batch, valid)
-    if skip or names.skip_missing:
-        arrays[names.valid] = pa.array(valid)
-    return Added(arrays, rows)
+@dataclass(frozen=True)
+class Extension:
+    """What makes new columns: scores, per loss the actions before and after, and `touched`.
 
+    Rows that cannot be read pass through untouched, with null actions. roles: what `split` says,
+    where `names` has it. What `names` leaves out is left out.
+    """
 
-def _unless(valid: Mask) -> Mask | None:
-    return None if valid.all() else ~valid
+    layout: Layout
+    rules: Rules
+    log: Sequence[Patch]
+    names: OutputNames
+    skip: bool = False
+    roles: Roles = UNKNOWN
+
+    def rows(
+        self, batch: pa.RecordBatch, problems: BadRows, start: int | None = 0
+    ) -> pa.RecordBatch:
+        """The batch with new columns. start: the number of its first row, where that is known."""
+        return self.columns(batch, problems, start).beside(batch, self.names)
+
+    def columns(self, batch: pa.RecordBatch, problems: BadRows, start: int | None = 0) -> Added:
+        """The new columns alone, and the rows that they are of."""
+        layout, names, roles = self.layout, self.names, self.roles
+        names.check(batch.schema.names, self.skip, "the data")
+        if names.normalise:
+            check_normalise(layout)
+        reading = read(batch, replace(layout, skip_missing=names.skip_missing), problems, start)
+        valid, rows = reading.valid, None
+        done = replay(reading.block, self.rules, self.log)
+        touched = [t & valid for t in done.touched]
+        models = range(1, len(touched) + 1)
+        if names.touched_only:  # nothing more is computed of the others
+            rows = np.flatnonzero(np.logical_or.reduce(touched))
+            batch = batch.select(names.decide(roles)).take(pa.array(rows))
+            done, valid = done.take(rows), valid[rows]
+            touched = [t[rows] for t in touched]
+        arrays: dict[str, pa.Array] = {}
+        nulls = None if valid.all() else ~valid
+        for model in models:
+            columns = _scores(batch, layout, model, done.f[model - 1], touched[model - 1], valid)
+            arrays.update(zip(names.of_model(model), columns, strict=True))
+        for model in models if names.normalise else ():
+            columns = normalised(done.f[model - 1], valid, layout.forms[model - 1])
+            arrays.update(zip(names.normalised(model), columns, strict=True))
+        for place, loss in enumerate(names.losses.losses):
+            called = pa.array(loss.actions, pa.string())
+            for when, actions in (("before", done.before), ("after", done.after)):
+                for model in models:
+                    index = pa.array(actions[model - 1][place].astype(np.int32), mask=nulls)
+                    arrays[names.action(loss.name, model, when)] = called.take(index)
+            first, *others = (after[place] for after in done.after)
+            same = np.logical_and.reduce([first == other for other in others])
+            arrays[names.agree(loss.name)] = pa.array(same, mask=nulls)
+            if names.tie != "off":
+                now = [after[place] for after in done.after]
+                arrays[names.decision(loss.name)] = decisions(loss, done.f, now, valid, names.tie)
+        arrays[names.touched] = pa.array(np.logical_or.reduce(touched))
+        if names.roles:
+            arrays[names.split] = roles.column(batch, valid)
+        if self.skip or names.skip_missing:
+            arrays[names.valid] = pa.array(valid)
+        return Added(arrays, rows)
 
 
 def _scores(

@@ -78,10 +78,6 @@ def packed_parts(block: Block) -> list[Any]:
     return _parts({}, {name: array for name, array in arrays.items() if array is not None})
 
 
-def pack_block(block: Block) -> bytes:
-    return b"".join(packed_parts(block))
-
-
 def unpack_block(packed: Any) -> Block:
     _, arrays = unpack(packed)
     models = takewhile(arrays.__contains__, (f"f{i}" for i in count(1)))

@@ -18,14 +18,12 @@ import numpy as np
 
 from redcal_spark.core.additive import Additive
 from redcal_spark.core.blocks import Block
-from redcal_spark.core.fixed_point import BITS, ONE, Grid, Ints
+from redcal_spark.core.fixed_point import BITS, HALF, ONE, Grid, Ints
 from redcal_spark.core.kernel import Index, chunks
 from redcal_spark.core.losses import Loss
 from redcal_spark.core.patches import Patch, full_phi
 from redcal_spark.core.responses import Actions
 from redcal_spark.core.rows import Rows
-
-_HALF = 13
 
 
 @dataclass(frozen=True)
@@ -95,9 +93,9 @@ class Moments(Additive):
     @classmethod
     def of(cls, z: Ints) -> Moments:
         """Squares by 13-bit halves: three int64 sums are exact below 2^36 rows."""
-        high, low = z >> _HALF, z & (1 << _HALF) - 1
-        squares = int(np.dot(high, high)) << 2 * _HALF
-        squares += int(np.dot(high, low)) << _HALF + 1
+        high, low = z >> HALF, z & (1 << HALF) - 1
+        squares = int(np.dot(high, high)) << 2 * HALF
+        squares += int(np.dot(high, low)) << HALF + 1
         return cls(int(z.sum()), squares + int(np.dot(low, low)))
 
 

@@ -67,7 +67,7 @@ def fits(kind: pa.DataType, wanted: pa.DataType) -> bool:
         lists = kinds.is_list(kind) or kinds.is_large_list(kind) or kinds.is_fixed_size_list(kind)
         return lists and fits(kind.value_type, wanted.value_type)
     if kinds.is_struct(wanted):
-        return kinds.is_struct(kind) and _fields_fit(_fields(kind), _fields(wanted))
+        return kinds.is_struct(kind) and _fields_fit(fields_of(kind), fields_of(wanted))
     if kinds.is_map(wanted):
         return kinds.is_map(kind) and _fields_fit(
             [kind.key_field.with_name("key"), kind.item_field.with_name("value")],
@@ -114,7 +114,7 @@ def _fields_fit(there: Sequence[pa.Field], wanted: Sequence[pa.Field]) -> bool:
     )
 
 
-def _fields(kind: pa.DataType) -> list[pa.Field]:
+def fields_of(kind: pa.DataType) -> list[pa.Field]:
     return [kind.field(i) for i in range(kind.num_fields)]
 
 

@@ -182,6 +182,24 @@ def rules_of(parameters: Parameters, losses: LossFamily, binary: bool, models: i
     return Rules(losses, thresholds, None, binary, models)
 
 
+def checked(problem: Problem) -> Problem:
+    """A problem whose parts fit together; classes that nobody named are those of the losses."""
+    family, columns = problem.losses, problem.columns
+    if not problem.parameters.reconciles_scores and not len(family):
+        raise UsageError(f"losses: {problem.parameters.algorithm} needs at least one")
+    check_size(family, columns.n_models)
+    names = family.classes if columns.classes is None else columns.classes
+    d = family.n_classes
+    if names is not None and d is not None and len(names) != d:
+        raise UsageError(f"classes: {len(names)} names, but the losses have {d} classes")
+    if family.classes not in (None, names):
+        raise UsageError(
+            f"classes: are {', '.join(names or ())}, and the columns of the costs are "
+            f"{', '.join(family.classes or ())}; give both in the same order"
+        )
+    return replace(problem, columns=replace(columns, classes=names))
+
+
 def check_size(losses: LossFamily, models: int) -> None:
     """Refuse what memory could not hold: an event for every row, loss and pair, and its counts."""
     pairs = len(pairs_of(models))

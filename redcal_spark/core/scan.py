@@ -35,7 +35,7 @@ class SplitResult:
 
     rows: the sum of their weights, where they have weights. counted: the rows themselves.
     folds: for `eta: auto`, how the fitting rows fall into folds.
-    mean: the totals if both models were their mean, where that was asked for.
+    mean: the totals if all models were their mean, where that was asked for.
     """
 
     totals: Totals
@@ -100,7 +100,7 @@ class Scanner:
     """Reads, validates and scans one batch at a time, on whatever machine.
 
     audit: rows are counted more closely, and none are kept.
-    folds: fitting rows are told apart by their fold. mean: what the mean of both models would do
+    folds: fitting rows are told apart by their fold. mean: what the mean of all models would do
     is measured, too.
     """
 

@@ -309,11 +309,11 @@ def chosen(names: Sequence[str], parts: Sequence[SegmentSums]) -> Chosen:
                 rows[code] = rows.get(code, 0) + numbers[0]
         order = sorted(rows, key=lambda code: (-rows[code], *_text_key(texts[code])))
         own = order if len(order) <= MOST else order[: MOST - 1]
-        found = [_segment(name, texts[code]) for code in own]
+        listed = [_segment(name, texts[code]) for code in own]
         if len(order) > MOST:
-            found.append(Segment(name, "other"))
-        segments.append(tuple(found))
-        places.append({code: min(place, len(found) - 1) for place, code in enumerate(order)})
+            listed.append(Segment(name, "other"))
+        segments.append(tuple(listed))
+        places.append({code: min(place, len(listed) - 1) for place, code in enumerate(order)})
     return Chosen(tuple(segments), tuple(places))
 
 

@@ -17,6 +17,7 @@ from redcal_spark.core.columns import is_text
 from redcal_spark.core.fixed_point import Mask, exact
 from redcal_spark.errors import InputError, UsageError
 
+SPLITS = {"fit": "fitted", "holdout": "holdout"}  # as people call their rows
 FNV_PRIME = np.uint64(0x100000001B3)
 
 

@@ -25,7 +25,7 @@ MANY_NUMBERS = 4_096  # if there are so many for each, on average
 # In all of these w counts every row w times; None: once.
 
 
-def score_sums(f: Grid, rows: Index | None = None, w: Ints | None = None) -> Ints:
+def score_sums(f: Grid, rows: Index | None, w: Ints | None) -> Ints:
     """Column sums of grid integers, of some rows or of all."""
     total = np.zeros(f.shape[1], np.int64)
     for part in chunks(len(f if rows is None else rows), f.shape[1]):
@@ -36,7 +36,7 @@ def score_sums(f: Grid, rows: Index | None = None, w: Ints | None = None) -> Int
     return total
 
 
-def column_sums(f: Floats, w: Ints | None = None) -> Ints:
+def column_sums(f: Floats, w: Ints | None) -> Ints:
     """Of grid integers as float64: exact below 2^27 rows."""
     return weighted_product(np.ones(len(f)), f, w)
 
@@ -61,7 +61,7 @@ def membership(actions: Actions, losses: LossFamily) -> Floats:
     return members
 
 
-def cell_counts(actions: Actions, losses: LossFamily, w: Ints | None = None) -> Ints:
+def cell_counts(actions: Actions, losses: LossFamily, w: Ints | None) -> Ints:
     counts = np.zeros(losses.n_cells, np.int64)
     for place, chosen in enumerate(actions):
         cells = losses.cells(place)
@@ -90,9 +90,7 @@ def cell_score_sums(actions: Actions, f: Grid, losses: LossFamily, w: Ints | Non
     return total
 
 
-def cell_label_sums(
-    actions: Actions, y: Grid, d: int, losses: LossFamily, w: Ints | None = None
-) -> Ints:
+def cell_label_sums(actions: Actions, y: Grid, d: int, losses: LossFamily, w: Ints | None) -> Ints:
     """Sums of labels per cell, cell x class."""
     if y.ndim == 2:
         return cell_score_sums(actions, y, losses, w)
@@ -150,7 +148,7 @@ def patch_residuals(
     pieces: Sequence[Rows],
     patch: Patch,
     known: Residuals,
-    spread: Callable[..., Iterable[Residuals]] = map,
+    spread: Callable[..., Iterable[Residuals]],
 ) -> None:
     """Apply a calibration patch and bring known residuals up to date, from the touched rows alone.
 

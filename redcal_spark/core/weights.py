@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from redcal_spark.core.additive import Additive
-from redcal_spark.core.fixed_point import MAX_ROWS, Floats, Ints
+from redcal_spark.core.fixed_point import HALF, MAX_ROWS, Floats, Ints
 
 # What is the matter with a weight, by its code; 0 is a good one.
 WRONG = {1: "with a weight that is NaN or infinite", 2: "with a negative weight"}
@@ -26,7 +26,6 @@ NO_MULTIPLE = 3
 
 FINEST = Fraction(1, 10**9)  # a unit that is worth proposing: weights of finer ones are measured
 LIGHT = 1 << 27  # weights up to which a float64 sum of grid integers is exact
-HALF = 13
 PART = 19
 _EXACT = 1 << 53
 _DECIDED = 0.5 - 2.0**-14  # a quotient below 2^37 is off by 2^-15 at most
@@ -54,6 +53,25 @@ class Weights(Additive):
             raise ValueError("the largest weight of what is left is not known")
         largest = max(self.largest, other.largest)
         return Weights(self.rows + other.rows, self.squares + other.squares, largest)
+
+
+class Weighed:
+    """What counts rows by their weights: `rows` is the sum of these."""
+
+    rows: int
+    weights: Weights | None
+
+    @property
+    def counted(self) -> int:
+        """The rows themselves, whatever their weights."""
+        return self.rows if self.weights is None else self.weights.rows
+
+    @property
+    def effective(self) -> Fraction:
+        """As many rows of equal weight would say as much."""
+        if self.weights is None:
+            return Fraction(self.rows)
+        return Fraction(self.rows**2, self.weights.squares)
 
 
 # --- sums -----------------------------------------------------------------------------------------
@@ -210,12 +228,12 @@ def _judged(
     values: Iterable[Fraction], unit: Fraction, same: Callable[[Fraction, Fraction], bool]
 ) -> tuple[Ints, Codes]:
     """One by one. same: whether a multiple is the value."""
-    found, codes = [], []
+    multiples, codes = [], []
     for value in values:
         w = max(0, round(value / unit))
         codes.append(2 if value < 0 else 0 if same(w * unit, value) else NO_MULTIPLE)
-        found.append(min(w, MAX_ROWS))
-    return np.array(found, np.int64), np.array(codes, np.uint8)
+        multiples.append(min(w, MAX_ROWS))
+    return np.array(multiples, np.int64), np.array(codes, np.uint8)
 
 
 def _equal(one: Fraction, two: Fraction) -> bool:

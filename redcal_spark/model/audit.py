@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from redcal_spark.certificate.certify import Certificate
+from redcal_spark.certificate.intervals import AUDIT_LEVEL, calibration_margin, cost_margin
 from redcal_spark.core.columns import Columns
 from redcal_spark.core.events import Pair, pairs_of
 from redcal_spark.core.fitted import Fitted
@@ -20,11 +21,10 @@ from redcal_spark.core.moves import moves_json
 from redcal_spark.core.parameters import Parameters
 from redcal_spark.core.problem import Problem
 from redcal_spark.core.scan import ScanResult
-from redcal_spark.model.margins import LEVEL, calibration_margin, cost_margin
 from redcal_spark.model.segment_audit import all_segments, segments_by_stage
 
 INTERVALS = {
-    "level": LEVEL,
+    "level": AUDIT_LEVEL,
     "calibration_gap": "McDiarmid: holds for any number of rows, given the scores, for labels that "
     "are independent and are classes or distributions; each gap by itself",
     "cost_difference": "Hoeffding: holds for any number of rows, given the scores, for labels that "
@@ -36,12 +36,12 @@ def audit_rows(problem: Problem, gathered: ScanResult) -> dict[str, Any]:
     """Of all labelled rows; what there is to fix is counted on the fitting ones."""
     everything = Metrics(gathered.fit.totals + gathered.holdout.totals, problem.losses)
     to_mend = to_fix(Metrics(gathered.fit.totals, problem.losses), problem.parameters)
-    found = audit(everything, problem.columns) | {"to_fix": to_mend}
-    if "weights" in found:
-        found["weights"] |= {"weightless_rows": gathered.weightless}
+    data = audit(everything, problem.columns) | {"to_fix": to_mend}
+    if "weights" in data:
+        data["weights"] |= {"weightless_rows": gathered.weightless}
     if everything.totals.segments is not None:
-        found["segments"] = all_segments(everything.totals, problem)
-    return found
+        data["segments"] = all_segments(everything.totals, problem)
+    return data
 
 
 def audits(
@@ -65,14 +65,14 @@ def audits(
         return data if moves is None else data | {"moves": moves}
 
     stages = before_and_after(histories, pair.losses)
-    found = {
+    by_split = {
         split: {stage: small(metrics) for stage, metrics in both.items()}
         for split, both in stages.items()
     }
     for split, both in segments_by_stage(pair, histories, certificate).items():
         for stage, lines in both.items():
-            found[split][stage]["segments"] = lines
-    return found
+            by_split[split][stage]["segments"] = lines
+    return by_split
 
 
 def audit(metrics: Metrics, columns: Columns | None = None) -> dict[str, Any]:

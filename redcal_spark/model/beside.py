@@ -38,11 +38,11 @@ class Beside:
             )
         self.id, self.name = id, f"{self.name} joined with {name}"
         self.rows = self.rows.filter(place.is_valid())
-        found = theirs.take(place.drop_null())
+        matched = theirs.take(place.drop_null())
         for column in theirs.schema.names:
             if column != id:
                 self._origin[prefix + column] = (name, column)
-                self.rows = self.rows.append_column(prefix + column, found.column(column))
+                self.rows = self.rows.append_column(prefix + column, matched.column(column))
 
     def own_names(self, columns: Sequence[str]) -> tuple[str, ...]:
         """What columns are called in their table."""

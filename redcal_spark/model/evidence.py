@@ -18,9 +18,9 @@ from redcal_spark.core.scan import ScanResult
 from redcal_spark.core.tabular import Tabular
 from redcal_spark.errors import ModelFileError
 from redcal_spark.model.audit import audits
-from redcal_spark.model.measurements import MEASURED, history_rows
+from redcal_spark.model.measurements import MEASURED, history_rows, plain
 
-SCHEMA = pa.schema(MEASURED)
+SCHEMA = pa.schema([(name, kind) for name, kind, _ in MEASURED])
 COUNTS = ("rows", "fit_rows", "holdout_rows", "unlabelled_rows", "bad_rows")
 
 
@@ -74,25 +74,14 @@ class Evidence:
         certificate: Certificate | None,
     ) -> Evidence:
         table = pa.Table.from_pylist(list(history_rows(pair.losses, histories)), schema=SCHEMA)
-        counts = {
-            "rows": gathered.rows,
-            "fit_rows": gathered.fit.counted,
-            "holdout_rows": gathered.holdout.counted,
-            "unlabelled_rows": gathered.unlabelled,
-            "bad_rows": gathered.bad,
-        }
-        now = datetime.now(UTC)
-        measured = audits(pair, histories, certificate)
-        return cls(History(table, pair.columns.shown), measured, counts, now)
+        measured, counts = audits(pair, histories, certificate), row_counts(gathered)
+        return cls(History(table, pair.columns.shown), measured, counts, datetime.now(UTC))
 
     def to_json(self) -> dict[str, Any]:
-        rows = [
-            row | {"brier_sum": str(row["brier_sum"])} for row in self.history.numbers.to_pylist()
-        ]
         return {
             "measured_at": self.measured_at.isoformat(),
             "counts": dict(self.counts),
-            "history": rows,
+            "history": [plain(row) for row in self.history.numbers.to_pylist()],
             "audits": dict(self.audits),
         }
 
@@ -111,6 +100,13 @@ class Evidence:
         if not same:
             raise ModelFileError("damaged model: evidence: not as any release wrote it")
         return evidence
+
+
+def row_counts(gathered: ScanResult) -> dict[str, int]:
+    """How many rows a scan read, and those of each kind."""
+    fit, holdout = gathered.fit.counted, gathered.holdout.counted
+    counts = gathered.rows, fit, holdout, gathered.unlabelled, gathered.bad
+    return dict(zip(COUNTS, counts, strict=True))
 
 
 def evidence_json(

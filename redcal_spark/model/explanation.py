@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from redcal_spark.core.losses import Loss, LossFamily
-from redcal_spark.core.number_text import plural, three_digits
+from redcal_spark.core.number_text import model_text, plural, three_digits
 from redcal_spark.core.parameters import Status
 from redcal_spark.core.patches import Patch
 from redcal_spark.model.row_states import Standing, State, Step, compared, product
@@ -40,8 +40,8 @@ class Explanation:
     @property
     def _called(self) -> Sequence[str]:
         """What the models are called where nobody says otherwise."""
-        numbered = (f"model {i}" for i in range(1, len(self.start.scores) + 1))
-        return self.models or tuple(numbered)
+        models = range(1, len(self.start.scores) + 1)
+        return tuple(model_text(model, self.models) for model in models)
 
     @property
     def touched(self) -> bool:
@@ -53,7 +53,7 @@ class Explanation:
         id, algorithm, status, patches, touched, sentences;
         start, end: {scores: per model, losses: [{loss, actions, index, agree, in_event, margins,
         expected_costs}], beyond_alpha};
-        steps: the fields of the patch (2.3 of the design), and words, correction, and before and
+        steps: the fields of the patch, as the log has them, and words, correction, and before and
         after: {scores: of the patched model, losses: as above}.
         """
         return {

@@ -1,4 +1,4 @@
-"""What users hand over in Python, as a table: tables, arrays of scores, or both models in one."""
+"""What users hand over in Python, as a table: tables, arrays of scores, or all models in one."""
 
 from __future__ import annotations
 

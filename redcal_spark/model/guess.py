@@ -9,13 +9,13 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from redcal_spark.core.columns import is_text
+from redcal_spark.core.columns import Form, is_text
 from redcal_spark.core.fixed_point import Floats
 from redcal_spark.core.number_text import plural
 from redcal_spark.errors import InputError
@@ -28,8 +28,6 @@ HOLDOUT = ("holdout", "test", "valid", "validation", "eval")
 CLOSE = 1e-3  # of a sum to 1
 OTHER_TABLE = "if another table has the other model's, name it after this one"
 MOST_CLASSES = 1_000  # that columns of their own may stand for
-
-Form = Literal["array", "columns", "binary"]
 
 
 @dataclass(frozen=True)

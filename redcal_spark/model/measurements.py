@@ -12,22 +12,31 @@ from redcal_spark.core.history import Point
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.metrics import Metrics, root
 
+# Name, type and what it is; the words are those of docs/reference/outputs.md.
 MEASURED = (
-    pa.field("split", pa.string()),  # fit or holdout
-    pa.field("step", pa.int64()),  # patches so far
-    pa.field("round", pa.int64()),  # rounds so far
-    pa.field("model", pa.int32()),
-    pa.field("loss", pa.string()),  # null where a run has no losses
-    pa.field("rows", pa.int64()),
-    pa.field("brier", pa.float64()),
-    pa.field("brier_sum", pa.decimal128(38, 0)),  # exact, in units of 2^-52
-    pa.field("decision_loss", pa.float64()),  # mean cost, in the user's units
-    pa.field("loss_gap", pa.float64()),  # above the actions that know y
-    pa.field("largest_event", pa.float64()),  # mass of the largest disagreement event
-    pa.field("largest_event_rows", pa.int64()),
-    pa.field("disagreement", pa.float64()),  # share of rows whose two actions differ
-    pa.field("disagreement_rows", pa.int64()),
-    pa.field("calibration_gap", pa.float64()),  # largest norm of a mean residual over the actions
+    ("split", pa.string(), "fitting or holdout rows"),
+    ("step", pa.int64(), "patches so far"),
+    ("round", pa.int64(), "rounds so far"),
+    ("model", pa.int32(), "the model, from 1"),
+    ("loss", pa.string(), "null where a run has no losses"),
+    ("rows", pa.int64(), "rows of the split"),
+    (
+        "brier",
+        pa.float64(),
+        "mean Brier score, summed over classes; of one column P(1) twice the mean",
+    ),
+    ("brier_sum", pa.decimal128(38, 0), "its exact sum, in units of 2^-52"),
+    ("decision_loss", pa.float64(), "mean cost of the decisions, in your units"),
+    (
+        "loss_gap",
+        pa.float64(),
+        "mean cost above the decisions of somebody who knows the outcome",
+    ),
+    ("largest_event", pa.float64(), "share of rows in the largest disagreement event"),
+    ("largest_event_rows", pa.int64(), "its rows"),
+    ("disagreement", pa.float64(), "share of rows on which the models' actions differ"),
+    ("disagreement_rows", pa.int64(), "these rows"),
+    ("calibration_gap", pa.float64(), "how far the model is off for an action, at most"),
 )
 
 
@@ -69,3 +78,12 @@ def measurements(metrics: Metrics) -> Iterator[dict[str, Any]]:
                 "largest_event": float(gap),
                 "largest_event_rows": int(gap * metrics.rows),
             }
+
+
+def plain(numbers: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers of one line for JSON, where the exact sum is a text."""
+    return {**numbers, "brier_sum": str(numbers["brier_sum"])}
+
+
+def plain_measurements(metrics: Metrics) -> list[dict[str, Any]]:
+    return [plain(numbers) for numbers in measurements(metrics)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeVar, overload
+from typing import Any, Literal, Protocol, TypedDict, TypeVar, Unpack, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,15 @@ class HasArray(Protocol):
     """What numpy can take as an array: arrays, and columns of pandas and polars."""
 
     def __array__(self, *options: Any, **more: Any) -> Any: ...
+
+
+class ApplyOptions(TypedDict, total=False):
+    """How `apply` can be called, beside what decides about what it returns."""
+
+    suffix: str
+    on_bad_rows: OnBadRows
+    missing_model: MissingModel
+    tie: str | None
 
 
 Scores = Sequence[Any] | HasArray
@@ -91,11 +100,8 @@ class ReconciledPair(ShownPair):
         data: float,
         model_2: float,
         *,
-        suffix: str = ...,
-        on_bad_rows: OnBadRows = ...,
         normalise: Literal[False] = ...,
-        missing_model: MissingModel = ...,
-        tie: str | None = ...,
+        **how: Unpack[ApplyOptions],
     ) -> tuple[float, float]: ...
 
     @overload
@@ -104,11 +110,8 @@ class ReconciledPair(ShownPair):
         data: Scores,
         model_2: Scores,
         *,
-        suffix: str = ...,
-        on_bad_rows: OnBadRows = ...,
         normalise: Literal[False] = ...,
-        missing_model: MissingModel = ...,
-        tie: str | None = ...,
+        **how: Unpack[ApplyOptions],
     ) -> tuple[Array, Array]: ...
 
     @overload
@@ -117,11 +120,8 @@ class ReconciledPair(ShownPair):
         data: Scores,
         model_2: Scores,
         *,
-        suffix: str = ...,
-        on_bad_rows: OnBadRows = ...,
         normalise: Literal[True],
-        missing_model: MissingModel = ...,
-        tie: str | None = ...,
+        **how: Unpack[ApplyOptions],
     ) -> tuple[Array, Array, Array, Array]: ...
 
     @overload
@@ -130,24 +130,13 @@ class ReconciledPair(ShownPair):
         data: list[Any] | tuple[Any, ...],
         model_2: None = ...,
         *,
-        suffix: str = ...,
-        on_bad_rows: OnBadRows = ...,
         normalise: bool = ...,
-        missing_model: MissingModel = ...,
-        tie: str | None = ...,
+        **how: Unpack[ApplyOptions],
     ) -> tuple[Any, ...]: ...
 
     @overload
     def apply(
-        self,
-        data: Rows,
-        model_2: None = ...,
-        *,
-        suffix: str = ...,
-        on_bad_rows: OnBadRows = ...,
-        normalise: bool = ...,
-        missing_model: MissingModel = ...,
-        tie: str | None = ...,
+        self, data: Rows, model_2: None = ..., *, normalise: bool = ..., **how: Unpack[ApplyOptions]
     ) -> Rows: ...
 
     @called_from_python

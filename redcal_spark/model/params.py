@@ -31,7 +31,12 @@ class Params:
         return dict(self._given)
 
     def set_params(self, **given: Any) -> Self:
-        """Change parameters by name."""
+        """Change parameters by name; what was fitted is forgotten.
+
+        ```python
+        pair = reconciler.set_params(eta=0.05).fit(p1, p2, y)
+        ```
+        """
         unknown = given.keys() - self._given.keys()
         if unknown:
             raise UsageError(

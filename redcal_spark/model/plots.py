@@ -21,7 +21,7 @@ class Plots:
     pair: Any
 
     def steps(self, loss: str | None = None, ax: Axes | None = None) -> Axes:
-        """The mean cost of both models' decisions after every round, on every split.
+        """The mean cost of every model's decisions after every round, on every split.
 
         loss: which one; by default the first. Without losses it is the Brier score.
 
@@ -43,7 +43,7 @@ class Plots:
         return axes
 
     def costs(self, loss: str | None = None, ax: Axes | None = None) -> Axes:
-        """The mean cost of both models' decisions before and after, on every split.
+        """The mean cost of every model's decisions before and after, on every split.
 
         ```python
         pair.plot.costs()
@@ -53,7 +53,7 @@ class Plots:
         return axes
 
     def patches(self, ax: Axes | None = None) -> Axes:
-        """Every patch in its order, as high as it has rows: model 1 upwards, model 2 downwards.
+        """Every patch in its order, as high as it has rows: models upwards and downwards by turns.
 
         ```python
         pair.plot.patches()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, get_args
 
 from redcal_spark.backends.backend import Scan
 from redcal_spark.core.columns import Columns, ScoreColumns
 from redcal_spark.core.fixed_point import exact
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.parameters import Parameters
-from redcal_spark.core.problem import Problem, check_size
+from redcal_spark.core.problem import Problem, check_size, checked
 from redcal_spark.errors import FitWarning, UsageError, warn
 from redcal_spark.model.applying import MissingModel, check_missing_model
 from redcal_spark.model.evidence import Evidence
@@ -120,9 +120,7 @@ class Reconciler(Params):
         self.delta = exact(delta)
         self.guard: Guard = guard
         family = LossFamily.of(losses)
-        if not parameters.reconciles_scores and not len(family):
-            raise UsageError(f"losses: {algorithm} needs at least one")
-        names = family.classes if classes is None else tuple(map(str, classes))
+        names = None if classes is None else tuple(map(str, classes))
         sources, model_names = _models(models, model_1, model_2)
         columns = Columns(
             *(sources, label, id, names, model_names),
@@ -130,33 +128,22 @@ class Reconciler(Params):
             weight_unit=unit_of(weight_unit),
             segments=segments_given(segments),
         )
-        check_size(family, columns.n_models)
         self._any_models = models is model_1 is model_2 is None
         if on_bad_rows not in ("error", "skip"):
             raise UsageError(f"on_bad_rows: must be 'error' or 'skip', got {on_bad_rows!r}")
         check_missing_model(missing_model)
-        d = family.n_classes
-        if names is not None and d is not None and len(names) != d:
-            raise UsageError(f"classes: {len(names)} names, but the losses have {d} classes")
-        if family.classes not in (None, names):
-            raise UsageError(
-                f"classes: are {', '.join(names or ())}, and the columns of the costs are "
-                f"{', '.join(family.classes or ())}; give both in the same order"
-            )
+        problem = Problem(
+            *(parameters, family, columns, on_bad_rows),
+            missing_model=missing_model,
+            tune_rows=tune_rows,
+        )
+        self.problem = checked(problem)
         if threads is not None and threads < 1:
             raise UsageError(f"threads: must be 1 or more, got {threads}")
         if engine not in ("auto", "local", "spark"):
             raise UsageError(f"engine: must be 'auto', 'local' or 'spark', got {engine!r}")
         if not isinstance(tune_rows, int) or isinstance(tune_rows, bool) or tune_rows < 1:
             raise UsageError(f"tune_rows: must be an integer, 1 or more, got {tune_rows!r}")
-        self.problem = Problem(
-            parameters,
-            family,
-            columns,
-            on_bad_rows,
-            missing_model=missing_model,
-            tune_rows=tune_rows,
-        )
         self.threads = threads
         self.engine = engine
         self.scratch = scratch
@@ -260,24 +247,6 @@ class Reconciler(Params):
         """
         self.fit(data, labels, **options)
         return self.transform(data)
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters by name, as they were given; `sklearn.base.clone` needs no more.
-
-        ```python
-        reconciler.get_params()["eta"]
-        ```
-        """
-        return super().get_params(deep)
-
-    def set_params(self, **given: Any) -> Self:
-        """Change parameters by name; what was fitted is forgotten.
-
-        ```python
-        pair = reconciler.set_params(eta=0.05).fit(p1, p2, y)
-        ```
-        """
-        return super().set_params(**given)
 
     @staticmethod
     def _warn(problem: Problem, scan: Scan) -> None:

@@ -43,16 +43,16 @@ def segments_by_stage(
     told_apart = segments_of(pair.columns.segments, *histories.values())
     if told_apart is None:
         return {}
-    found: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    by_split: dict[str, dict[str, list[dict[str, Any]]]] = {}
     for split, points in histories.items():
         stages = {"before": points[0].totals, "after": points[-1].totals}
-        found[split] = {
+        by_split[split] = {
             stage: segment_lines(totals, told_apart, pair.losses)
             for stage, totals in stages.items()
         }
-    if "holdout" in found:
-        _with_changes(found["holdout"]["after"], pair, histories, certificate)
-    return found
+    if "holdout" in by_split:
+        _with_changes(by_split["holdout"]["after"], pair, histories, certificate)
+    return by_split
 
 
 def _line(one: SegmentMetrics, rows: int) -> dict[str, Any]:

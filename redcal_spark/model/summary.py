@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from redcal_spark.core.number_text import change_text, cost_texts, decimal_text, share_text
+from redcal_spark.core.splits import SPLITS
 from redcal_spark.core.tabular import Tabular
 
 SCHEMA = pa.schema(
@@ -23,7 +24,6 @@ SCHEMA = pa.schema(
         ("change", pa.float64()),  # after minus before
     ]
 )
-SPLITS = {"fit": "fitted", "holdout": "holdout"}
 
 
 @dataclass(frozen=True)
@@ -125,21 +125,24 @@ def _lines(
             costs = (Fraction(x["decision_loss_exact"][place]) for x in (one, two))
             yield Line(split, COST, one["loss"], model, *costs)
     if before["coordinates"]:
-        shares = (_worst(x) for x in (before, after))
+        shares = (largest_class(x) for x in (before, after))
         yield Line(split, SCORES_APART, None, None, *shares)
     for place, model in enumerate(models):
-        # of one column P(1) people know the mean of (f - y)^2, half of the sum over both classes
-        unit = before["rows"] << (53 if binary else 52)
-        scores = (Fraction(int(x["brier_sums"][place]), unit) for x in (before, after))
+        scores = (usual_brier(x, place + 1, binary) for x in (before, after))
         yield Line(split, "Brier score", None, model, *scores)
-
-
-def _worst(audit: Mapping[str, Any]) -> Fraction:
-    rows = max((one["rows"] for one in audit["coordinates"]), default=0)
-    return Fraction(rows, audit["rows"])
 
 
 def counted(audit: Mapping[str, Any]) -> int:
     """The rows themselves, whatever their weights."""
     rows: int = audit.get("weights", audit)["rows"]
     return rows
+
+
+def usual_brier(audit: Mapping[str, Any], model: int, binary: bool) -> Fraction:
+    """As people know it: of one column P(1) the mean of (f - y)^2, half of the sum."""
+    return Fraction(int(audit["brier_sums"][model - 1]), audit["rows"] << (53 if binary else 52))
+
+
+def largest_class(audit: Mapping[str, Any]) -> Fraction:
+    """The largest share of rows beyond alpha in one class."""
+    return Fraction(max((one["rows"] for one in audit["coordinates"]), default=0), audit["rows"])

@@ -20,10 +20,10 @@ from redcal_spark.errors import InputError
 from redcal_spark.model.fit import fit_scanned
 from redcal_spark.settings import setting
 
-Told = Callable[[Candidate, int], Any]  # a candidate, and how many there are
+OnCandidate = Callable[[Candidate, int], Any]  # a candidate, and how many there are
 
 
-def tuned(problem: Problem, scan: Scan, tell: Told | None = None) -> Problem:
+def tuned(problem: Problem, scan: Scan, tell: OnCandidate | None = None) -> Problem:
     """The problem with the eta and beta that a scan of it bears out; as it is, if both are given.
 
     tell: hears of every candidate as it is done.
@@ -33,7 +33,7 @@ def tuned(problem: Problem, scan: Scan, tell: Told | None = None) -> Problem:
     return problem.chosen(tune(problem, scan, tell))
 
 
-def tune(problem: Problem, scan: Scan, tell: Told | None = None) -> Tuned:
+def tune(problem: Problem, scan: Scan, tell: OnCandidate | None = None) -> Tuned:
     """All candidates, each on both folds of what a scan kept."""
     parameters, fit = problem.parameters, scan.gathered.fit
     folds = fit.folds

@@ -121,13 +121,13 @@ def load_model(model_uri: str) -> ReconciledPair:
     mlflow = mlflow_or_refusal()
     with tempfile.TemporaryDirectory() as folder:
         at = Path(mlflow.artifacts.download_artifacts(artifact_uri=model_uri, dst_path=folder))
-        found = sorted(at.rglob(FILE))
-        if len(found) != 1:
+        files = sorted(at.rglob(FILE))
+        if len(files) != 1:
             raise ModelFileError(
                 f"{model_uri}: not a model of redcal_spark: it has no file {FILE}; "
                 "mlflow.pyfunc.load_model loads models of other kinds"
             )
-        return ReconciledPair.load(found[0])
+        return ReconciledPair.load(files[0])
 
 
 @contextmanager

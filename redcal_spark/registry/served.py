@@ -19,7 +19,7 @@ class ServedPair:
 
     pair: ReconciledPair
 
-    def new_columns(self, skip: bool = False) -> list[str]:
+    def new_columns(self, skip: bool) -> list[str]:
         return OutputNames(self.pair.columns, self.pair.losses).all(skip)
 
     def predict(self, model_input: Any, params: Mapping[str, Any] | None = None) -> Any:

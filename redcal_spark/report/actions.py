@@ -11,9 +11,10 @@ from typing import Any
 
 from redcal_spark.core.events import Pair
 from redcal_spark.core.number_text import decimal_text, digits_for
+from redcal_spark.core.splits import SPLITS
 from redcal_spark.report.changes import apart, costs
 from redcal_spark.report.charts import gap_row
-from redcal_spark.report.data import SPLITS, STYLES, WHENS, Report
+from redcal_spark.report.data import STYLES, WHENS, Report
 from redcal_spark.report.markup import Html, name
 from redcal_spark.report.numbers import share, typeset
 

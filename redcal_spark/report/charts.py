@@ -102,7 +102,7 @@ def choice_chart(
     names: Sequence[str],
     chosen: Point,
     dashed: float | None,
-    percent: bool = False,
+    percent: bool,
     height: int = 190,
 ) -> Html:
     """Values by named places (the first of a point), the chosen one marked; dashed: a level."""

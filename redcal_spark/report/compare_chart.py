@@ -90,39 +90,56 @@ def draw(comparison: Comparison) -> Html:
             panels.append(tag("g", panel, transform=f"translate({corner})"))
     wide = len(splits) * (LEFT + WIDE) + 30
     high = len(numbers) * (ABOVE + HIGH + BELOW)
+    label = f"Brier score and loss gap by patches, for {', '.join(PROCEDURES.values())}"
+    return drawing(wide, high, 80, panels, _legend(), label)
+
+
+def drawing(
+    wide: int, high: int, below: int, panels: Sequence[Html], legend: Html, label: str
+) -> Html:
+    """Panels on white. below: the room for the legend under them."""
     background = tag("rect", width="100%", height="100%", fill="#fff")
     return tag(
         "svg",
-        *(background, *panels, tag("g", _legend(), transform=f"translate({LEFT} {high + 15})")),
+        *(background, *panels, tag("g", legend, transform=f"translate({LEFT} {high + 15})")),
         xmlns="http://www.w3.org/2000/svg",
-        viewBox=f"0 0 {wide} {high + 80}",
+        viewBox=f"0 0 {wide} {high + below}",
         width=wide,
-        height=high + 80,
+        height=high + below,
         font_family="sans-serif",
         font_size=12,
         role="img",
-        aria_label=f"Brier score and loss gap by patches, for {', '.join(PROCEDURES.values())}",
+        aria_label=label,
     )
 
 
-def _panel(title: str, lines: Mapping[str, Sequence[Point]], mean: float) -> Html:
-    values = [mean, *(value for points in lines.values() for _, value in points)]
+def frame(
+    title: str, values: Sequence[float], wide: int, margin: float, *, percent: bool = False
+) -> tuple[list[Html], Callable[[float], str]]:
+    """A panel's title and lines across, and where in it a value is. margin: beyond the values."""
     low, high = min(values), max(values)
-    room = 0.05 * (high - low) or abs(high) * 0.05 or 1.0
+    room = margin * (high - low) or abs(high) * margin or 1.0
     low, high = low - room, high + room
-    last = max(step for points in lines.values() for step, _ in points)
-
-    def x(step: float) -> str:
-        return short(WIDE * _scaled(step) / max(_scaled(last), 1))
 
     def y(value: float) -> str:
         return short(HIGH * (high - value) / (high - low))
 
     marks = ticks(low, high, 6)
     parts = [tag("text", title, x=0, y=-12, font_size=14)]
-    for value, text in zip(marks, tick_texts(marks), strict=True):
-        parts.append(tag("line", x1=0, x2=WIDE, y1=y(value), y2=y(value), stroke="#ddd"))
+    for value, text in zip(marks, tick_texts(marks, percent=percent), strict=True):
+        parts.append(tag("line", x1=0, x2=wide, y1=y(value), y2=y(value), stroke="#ddd"))
         parts.append(tag("text", text, x=-8, y=y(value), dy=".32em", text_anchor="end"))
+    return parts, y
+
+
+def _panel(title: str, lines: Mapping[str, Sequence[Point]], mean: float) -> Html:
+    values = [mean, *(value for points in lines.values() for _, value in points)]
+    parts, y = frame(title, values, WIDE, 0.05)
+    last = max(step for points in lines.values() for step, _ in points)
+
+    def x(step: float) -> str:
+        return short(WIDE * _scaled(step) / max(_scaled(last), 1))
+
     for step in (0, *(10**k for k in range(1, 1 + math.floor(math.log10(max(last, 10)))))):
         parts.append(tag("line", x1=x(step), x2=x(step), y1=0, y2=HIGH, stroke="#ddd"))
         parts.append(tag("text", f"{step:,}", x=x(step), y=HIGH + 16, text_anchor="middle"))

@@ -18,12 +18,14 @@ import pyarrow.compute as pc
 from redcal_spark.backends.store import Store
 from redcal_spark.certificate.certify import Certificate
 from redcal_spark.config.tables import OutputTables
+from redcal_spark.core.columns import shown_models
 from redcal_spark.core.events import Pair, pairs_of
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.parameters import Parameters, Resolved
 from redcal_spark.core.patches import Patch, PatchLog
+from redcal_spark.core.splits import SPLITS
 from redcal_spark.core.tuned import Tuned
-from redcal_spark.runs.compare import SPLITS as SPLITS
+from redcal_spark.model.summary import largest_class, usual_brier
 from redcal_spark.runs.ledger import RunRow
 from redcal_spark.runs.monitor import KIND, days_of
 from redcal_spark.runs.tables import history_of, pair_of
@@ -86,10 +88,7 @@ class Report:
         if given.get("models") is not None:
             return tuple(map(str, given["models"]))
         both = (given[key] for key in ("model_1", "model_2"))
-        one, two = (x["columns"] if isinstance(x, Mapping) else x for x in both)
-        if isinstance(one, str) and isinstance(two, str) and one != two:
-            return one, two
-        return "model 1", "model 2"
+        return shown_models(None, [x["columns"] if isinstance(x, Mapping) else x for x in both])
 
     @property
     def numbers(self) -> range:
@@ -166,9 +165,7 @@ class Report:
 
     def brier(self, split: str, when: str, model: int) -> Fraction:
         """As people know it: of one column P(1) the mean of (f - y)^2, half of the sum."""
-        audit = self.audits[split][when]
-        total = int(audit["brier_sums"][model - 1])
-        return Fraction(total, audit["rows"] << (53 if self.binary else 52))
+        return usual_brier(self.audits[split][when], model, self.binary)
 
     @property
     def brier_words(self) -> str:
@@ -252,9 +249,7 @@ class Report:
 
     def largest_class(self, split: str, when: str) -> Fraction:
         """For Reconcile: the largest share of rows beyond alpha in one class."""
-        audit = self.audits[split][when]
-        rows = max((c["rows"] for c in audit["coordinates"]), default=0)
-        return Fraction(rows, audit["rows"])
+        return largest_class(self.audits[split][when])
 
     def largest_gap(self, split: str, when: str) -> float:
         """The largest calibration gap of all losses and models."""

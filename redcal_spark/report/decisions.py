@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from redcal_spark.certificate.intervals import AUDIT_LEVEL
 from redcal_spark.core.number_text import three_digits
 from redcal_spark.report.actions import ACTIONS
 from redcal_spark.report.data import STYLES, Report
@@ -20,7 +21,6 @@ from redcal_spark.report.numbers import share, shown, whole
 
 MOVES = 6  # of a model, in a list
 PAIRS = 6  # of actions that are still in dispute
-LEVEL = 0.95
 OTHERS = "others"
 
 
@@ -212,7 +212,7 @@ def _use(report: Report, loss: int, of: tuple[str, ...]) -> dict[str, Any]:
             )
     return {
         "same": not report.audit(split, "after", loss)["disagreement_rows"],
-        "level": f"{100 * LEVEL:g}",
+        "level": f"{100 * AUDIT_LEVEL:g}",
         "better": name(report.models[best - 1]) if len({*costs.values()}) > 1 else None,
         "others": others,
         "style": STYLES[best],
@@ -246,7 +246,7 @@ def _margin(report: Report, loss: int, one: int, two: int) -> float:
                 apart = costs[a1] - costs[a2]
                 squares += rows * float(apart.max() - apart.min()) ** 2
     heaviest = 1 if report.weights is None else report.weights["largest"]
-    spread = math.sqrt(heaviest * squares * math.log(2 / (1 - LEVEL)) / 2)
+    spread = math.sqrt(heaviest * squares * math.log(2 / (1 - AUDIT_LEVEL)) / 2)
     return spread / report.rows(report.shown_split)
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 
 from redcal_spark.backends.location import Location
+from redcal_spark.core.splits import SPLITS
 from redcal_spark.errors import UsageError
 from redcal_spark.model.evaluation import Evaluation
 from redcal_spark.model.pair import ReconciledPair
 from redcal_spark.model.summary import counted
 from redcal_spark.report import page, plots, provenance, write
-from redcal_spark.report.data import SPLITS, STYLES
+from redcal_spark.report.data import STYLES
 from redcal_spark.report.markup import name
 from redcal_spark.report.of_pair import report_of
 from redcal_spark.report.summary import summary

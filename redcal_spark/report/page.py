@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from redcal_spark.certificate import exact_numbers
 from redcal_spark.core.number_text import plural
+from redcal_spark.core.splits import SPLITS
 from redcal_spark.errors import UsageError
 from redcal_spark.model.model_file import SCHEMA_VERSION
 from redcal_spark.report import actions, decisions, provenance, segments, steps
-from redcal_spark.report.data import SPLITS, STYLES, Report
+from redcal_spark.report.data import STYLES, Report
 from redcal_spark.report.markup import name
 from redcal_spark.report.numbers import decimal, share, shown, typeset, whole
 from redcal_spark.report.summary import summary

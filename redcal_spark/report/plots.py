@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from redcal_spark.core.splits import SPLITS
 from redcal_spark.errors import UsageError
 from redcal_spark.model.pair import ReconciledPair
-from redcal_spark.model.summary import APART, COST, SPLITS, Line
+from redcal_spark.model.summary import APART, COST, Line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,7 +18,7 @@ STYLES = {"fit": ":", "holdout": "-"}
 
 
 def steps(pair: ReconciledPair, loss: str | None = None, ax: Axes | None = None) -> Axes:
-    """The mean cost (without losses the Brier score) of both models after every round."""
+    """The mean cost (without losses the Brier score) of every model after every round."""
     name = _loss(pair, loss)
     measure, title = (
         ("brier", "Brier score") if name is None else ("decision_loss", f"{COST}, {name}")
@@ -46,7 +47,7 @@ def disagreement(pair: ReconciledPair, loss: str | None = None, ax: Axes | None 
 
 
 def costs(pair: ReconciledPair, loss: str | None = None, ax: Axes | None = None) -> Axes:
-    """The mean cost of both models before and after, on every split."""
+    """The mean cost of every model before and after, on every split."""
     name = _loss(pair, loss)
     if name is None:
         raise UsageError("plot.costs: the pair has no losses; plot.steps shows its Brier scores")
@@ -61,7 +62,7 @@ def costs(pair: ReconciledPair, loss: str | None = None, ax: Axes | None = None)
 
 
 def patches(pair: ReconciledPair, ax: Axes | None = None) -> Axes:
-    """Every patch as high as it has rows, model 1 upwards, model 2 downwards."""
+    """Every patch as high as it has rows, models upwards and downwards by turns."""
     drawn = _axes(ax, "rows of a patch", "patch")
     for model, name in enumerate(pair.models, 1):
         own = [patch for patch in pair.log if patch.model == model]

@@ -9,8 +9,9 @@ from typing import Any
 
 from redcal_spark.core.number_text import decimal_text, digits_for, plural, share_text
 from redcal_spark.core.patches import Patch
+from redcal_spark.core.splits import SPLITS
 from redcal_spark.report.charts import Bar, Line, Point, line_chart, timeline
-from redcal_spark.report.data import SPLITS, STYLES, Report
+from redcal_spark.report.data import STYLES, Report
 from redcal_spark.report.markup import Html, joined, name
 from redcal_spark.report.numbers import decimal, share, typeset, whole
 
@@ -151,7 +152,7 @@ def _numbers(
     return table, len(steps) - len(chosen)
 
 
-def _bounds(lines: Iterable[Points], zero: bool = False) -> tuple[float, float]:
+def _bounds(lines: Iterable[Points], zero: bool) -> tuple[float, float]:
     values = [value for points in lines for _, value in points] or [0.0]
     low, high = (0.0 if zero else min(values)), max(values)
     if low == high:

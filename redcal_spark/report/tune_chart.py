@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 
 from redcal_spark.core.tuned import Candidate
 from redcal_spark.report.charts import short
-from redcal_spark.report.compare_chart import ABOVE, BELOW, HIGH, LEFT, write_svg
+from redcal_spark.report.compare_chart import ABOVE, BELOW, HIGH, LEFT, drawing, frame, write_svg
 from redcal_spark.report.markup import Html, joined, tag
-from redcal_spark.report.numbers import tick_texts, ticks
 from redcal_spark.runs.tune import Tuning
 
 WIDE = 260  # a panel, in pixels
@@ -43,20 +42,11 @@ def draw(tuning: Tuning) -> Html:
         for i, panel in enumerate(panels)
     ]
     wide, high = len(panels) * (LEFT + WIDE) + 30, ABOVE + HIGH + BELOW
-    legend = tag("g", _legend(tuning), transform=f"translate({LEFT} {high + 15})")
-    return tag(
-        "svg",
-        *(tag("rect", width="100%", height="100%", fill="#fff"), *drawn, legend),
-        xmlns="http://www.w3.org/2000/svg",
-        viewBox=f"0 0 {wide} {high + 40}",
-        width=wide,
-        height=high + 40,
-        font_family="sans-serif",
-        font_size=12,
-        role="img",
-        aria_label=f"Loss, rows in dispute and patches by eta; chosen: eta {tuning.eta:g}, beta "
-        f"{tuning.chosen.rule}",
+    label = (
+        f"Loss, rows in dispute and patches by eta; chosen: eta {tuning.eta:g}, beta "
+        f"{tuning.chosen.rule}"
     )
+    return drawing(wide, high, 40, drawn, _legend(tuning), label)
 
 
 def _panel(tuning: Tuning, title: str, number: Number, before: float | None, share: bool) -> Html:
@@ -64,20 +54,11 @@ def _panel(tuning: Tuning, title: str, number: Number, before: float | None, sha
     etas = list(dict.fromkeys(candidate.eta for candidate in candidates))
     values = [number(candidate) for candidate in candidates]
     known = values if before is None else [*values, before]
-    room = 0.08 * (max(known) - min(known)) or abs(max(known)) * 0.08 or 1.0
-    low, high = min(known) - room, max(known) + room
+    parts, y = frame(title, known, WIDE, 0.08, percent=share)
 
     def x(eta: float) -> str:
         return short(WIDE * (etas.index(eta) + 0.5) / len(etas))
 
-    def y(value: float) -> str:
-        return short(HIGH * (high - value) / (high - low))
-
-    marks = ticks(low, high, 6)
-    parts = [tag("text", title, x=0, y=-12, font_size=14)]
-    for value, text in zip(marks, tick_texts(marks, percent=share), strict=True):
-        parts.append(tag("line", x1=0, x2=WIDE, y1=y(value), y2=y(value), stroke="#ddd"))
-        parts.append(tag("text", text, x=-8, y=y(value), dy=".32em", text_anchor="end"))
     for eta in etas:
         parts.append(tag("text", f"{eta:g}", x=x(eta), y=HIGH + 16, text_anchor="middle"))
     parts.append(tag("text", "eta", x=WIDE / 2, y=HIGH + 32, text_anchor="middle"))

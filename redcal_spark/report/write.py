@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from redcal_spark.atomic_write import write_whole
-from redcal_spark.backends.location import Location, told
+from redcal_spark.backends.location import Location, error_line
 from redcal_spark.config.addresses import ADDRESS, scheme_of
 from redcal_spark.config.schema import Config
 from redcal_spark.config.tables import sibling
@@ -70,7 +70,7 @@ def write_report(report: Report, place: Location, form: Format = "html") -> None
         else:
             write_whole(place.name, lambda file: file.write(page))
     except OSError as err:
-        why = told(err) if place.is_address else err.strerror
+        why = error_line(err) if place.is_address else err.strerror
         raise UsageError(f"{place.name}: the report cannot be written: {why}") from err
 
 

@@ -15,16 +15,16 @@ from redcal_spark.config.schema import Config
 from redcal_spark.core.history import Point
 from redcal_spark.core.metrics import Metrics
 from redcal_spark.core.problem import Problem
+from redcal_spark.core.splits import SPLITS
 from redcal_spark.errors import UsageError
 from redcal_spark.model.fit import fit_scanned
+from redcal_spark.model.measurements import plain_measurements
 from redcal_spark.model.named_log import NamedLog
 from redcal_spark.model.pair import ReconciledPair
 from redcal_spark.model.tune import chosen_line, tune
 from redcal_spark.runs.job import Job
 from redcal_spark.runs.listener import Listener
-from redcal_spark.runs.tables import measurements
 
-SPLITS = {"fit": "fitted", "holdout": "holdout"}
 # In the paper's order; the names are those of the paper's figures.
 PROCEDURES = {
     "reconcile": "Reconcile",
@@ -97,7 +97,7 @@ class Compared:
     def _rows(self, split: str) -> Iterator[dict[str, Any]]:
         for point in self.histories[split]:
             place = {"step": point.steps, "round": point.rounds}
-            for numbers in _plain(Metrics(point.totals, self.pair.losses)):
+            for numbers in plain_measurements(Metrics(point.totals, self.pair.losses)):
                 yield place | numbers
 
 
@@ -111,7 +111,7 @@ class Prefix:
     metrics: dict[str, Metrics]
 
     def to_json(self) -> dict[str, Any]:
-        numbers = {split: list(_plain(metrics)) for split, metrics in self.metrics.items()}
+        numbers = {split: plain_measurements(metrics) for split, metrics in self.metrics.items()}
         return {"step": self.steps, "spent": self.spent} | numbers
 
 
@@ -142,7 +142,7 @@ class Comparison:
     def to_json(self) -> dict[str, Any]:
         return {
             "procedures": [one.to_json() for one in self.procedures],
-            "mean": {split: list(_plain(metrics)) for split, metrics in self.mean.items()},
+            "mean": {split: plain_measurements(metrics) for split, metrics in self.mean.items()},
             "equal": {
                 measure: {"most": self.most[measure]}
                 | {prefix.algorithm: prefix.to_json() for prefix in prefixes}
@@ -151,12 +151,7 @@ class Comparison:
         }
 
 
-def _plain(metrics: Metrics) -> Iterator[dict[str, Any]]:
-    for numbers in measurements(metrics):
-        yield numbers | {"brier_sum": str(numbers["brier_sum"])}
-
-
-def compare_job(job: Job, reconcile_alpha: float = RECONCILE_ALPHA) -> Comparison:
+def compare_job(job: Job, reconcile_alpha: float) -> Comparison:
     """The four procedures on a configuration's input; no table is written."""
     check(job.config)
     job.check_input()

@@ -20,9 +20,7 @@ from redcal_spark.model.guess import guess
 LOOKED_AT = 20_000  # rows, at most
 
 
-def starter_of(
-    work: Backend, name: str, costs: str | None = None, others: Sequence[str] = ()
-) -> Starter:
+def starter_of(work: Backend, name: str, costs: str | None, others: Sequence[str]) -> Starter:
     """What a table seems to be. costs: a CSV file of them, whose header may name the classes.
 
     others: tables of models' scores, to be joined with it on the id.

@@ -7,12 +7,14 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 
 from redcal_spark.backends.backend import Backend, Scan, check_rows
+from redcal_spark.backends.delta_types import unstorable
 from redcal_spark.backends.inputs import columns_read, open_input, pinned, split_of
 from redcal_spark.backends.store import Table
 from redcal_spark.backends.target import RUN_ID, target_of
@@ -22,12 +24,13 @@ from redcal_spark.config.tables import sibling
 from redcal_spark.core.columns import Columns, Layout, plan
 from redcal_spark.core.fixed_point import exact
 from redcal_spark.core.folds import check_id
-from redcal_spark.core.problem import Problem
+from redcal_spark.core.losses import LossFamily
+from redcal_spark.core.parameters import Parameters
+from redcal_spark.core.problem import Problem, checked
 from redcal_spark.core.roles import UNKNOWN, Roles
 from redcal_spark.core.splits import Split, check_split
 from redcal_spark.errors import InputError, RunError, UsageError
 from redcal_spark.model.pair import ReconciledPair
-from redcal_spark.model.reconciler import Reconciler
 from redcal_spark.runs.ledger import Ledger, RunRow, config_digest
 from redcal_spark.runs.listener import Listener
 from redcal_spark.runs.tables import pair_of
@@ -77,31 +80,28 @@ class Job:
         return self._opened[0]
 
     @cached_property
-    def reconciler(self) -> Reconciler:
-        columns = self._opened[1]
+    def problem(self) -> Problem:
+        """What the configuration asks of its input."""
+        given, reading = self.config.reconcile, self.config.input
         losses = {
             name: {"costs": loss.costs, "actions": loss.actions}
             for name, loss in self.config.losses.items()
         }
         with _noted(self.listener), of_a_job():
-            return Reconciler(
-                losses=losses,
-                **self.config.reconcile.model_dump(exclude={"guard"}),
-                models=columns.models_given,
-                label=columns.label,
-                id=columns.id,
-                classes=columns.classes,
-                weight=columns.weight,
-                weight_unit=columns.weight_unit,
-                segments=columns.segments,
-                on_bad_rows=self.config.input.on_bad_rows,
-                missing_model=self.config.input.missing_model,
-                threads=self.config.engine.threads,
+            problem = Problem(
+                Parameters(**given.model_dump(exclude={"guard", "delta", "tune_rows"})),
+                LossFamily.of(losses),
+                self._opened[1],
+                reading.on_bad_rows,
+                missing_model=reading.missing_model,
+                tune_rows=given.tune_rows,
             )
+            return checked(problem)
 
     @property
-    def problem(self) -> Problem:
-        return self.reconciler.problem
+    def delta(self) -> Fraction:
+        """With what probability any statement about holdout rows may be false."""
+        return exact(self.config.reconcile.delta)
 
     @cached_property
     def digest(self) -> str:
@@ -123,7 +123,7 @@ class Job:
         for key, default in (("models", None), ("missing_model", "error")):
             if tree["input"][key] == default:
                 del tree["input"][key]
-        if exact(self.config.reconcile.delta) == DELTA:  # as it was before there was a choice
+        if self.delta == DELTA:  # as it was before there was a choice
             del tree["reconcile"]["delta"]
         if self.config.reconcile.eta != "auto" or self.config.reconcile.tune_rows == TUNE_ROWS:
             del tree["reconcile"]["tune_rows"]
@@ -179,7 +179,7 @@ class Job:
         if rows:
             schema, carried = self.input.schema, self.config.output.columns
             kept = [field for field in schema if carried is None or field.name in carried]
-            unfit = self.store.check_schema(pa.schema(kept))
+            unfit = unstorable(pa.schema(kept))
             problems += [f"{self.input.name}: {problem}" for problem in unfit]
         if problems:
             raise UsageError("\n".join(problems))

@@ -13,11 +13,12 @@ from typing import Any
 import pyarrow as pa
 
 from redcal_spark import __version__
+from redcal_spark.backends.comments import schema_of
 from redcal_spark.backends.store import Commit, Store
 from redcal_spark.config.redaction import Redaction
 from redcal_spark.errors import RunError, UsageError
 from redcal_spark.model.model_file import SCHEMA_VERSION
-from redcal_spark.runs import comments, words_of_0_1
+from redcal_spark.runs import words_of_0_1
 
 RUNS_SCHEMA_VERSION = 4
 FINISHED = ("converged", "capped", "stalled", "cut")
@@ -32,18 +33,18 @@ JSON_TEXTS = ("inputs", "model", "outputs", "metrics", "certificate", "audits", 
 
 @dataclass(frozen=True, kw_only=True)
 class RunRow:
-    """A row of the ledger; its fields are the columns of the table."""
+    """A row of the ledger; its fields are the columns of the table, which COLUMNS describes."""
 
     run_id: str
     fingerprint: str
     config_digest: str
     command: str
-    status: str = "running"  # running, failed, or how the algorithm ended
+    status: str = "running"
     started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     finished_at: datetime | None = None
-    holder: str | None = None  # the machine and process that work on it, or did last
-    heartbeat: datetime | None = None  # when they were last heard of
-    claim: str | None = None  # their token: who has another one may not change the row
+    holder: str | None = None
+    heartbeat: datetime | None = None
+    claim: str | None = None
     previous_claim: str | None = None
     rows: int | None = None
     fit_rows: int | None = None
@@ -52,23 +53,23 @@ class RunRow:
     bad_rows: int | None = None
     patches: int | None = None
     rounds: int | None = None
-    progress: str | None = None  # JSON: what a resumed run must know beside its patches
+    progress: str | None = None
     beta: float | None = None
-    config: str = "{}"  # JSON, as written: variables are not resolved
-    inputs: str = "{}"  # JSON: Delta versions, or files
-    model: str | None = None  # JSON: the model but for its log, which is in `patches`
-    outputs: str | None = None  # JSON: table -> version; null until all of them are written
-    metrics: str | None = None  # JSON: before and after, both splits
-    certificate: str | None = None  # JSON: every guarantee, its bound and what was measured
-    audits: str | None = None  # JSON: per split, the audit before and after
-    counters: str | None = None  # JSON: what it took, in numbers of things
-    timings: str | None = None  # JSON: seconds per phase
+    config: str = "{}"
+    inputs: str = "{}"
+    model: str | None = None
+    outputs: str | None = None
+    metrics: str | None = None
+    certificate: str | None = None
+    audits: str | None = None
+    counters: str | None = None
+    timings: str | None = None
     error: str | None = None
     package_version: str = __version__
-    exports: str | None = None  # JSON: files made of this run -> what they held, as a digest
-    pruned_at: datetime | None = None  # its patches, history and metrics were removed
-    measured: str | None = None  # JSON: what `metrics` says and nobody can measure again
-    digests: str | None = None  # JSON: of every other column of this row, as it was written
+    exports: str | None = None
+    pruned_at: datetime | None = None
+    measured: str | None = None
+    digests: str | None = None
 
     @property
     def commit(self) -> Commit:
@@ -110,10 +111,50 @@ TYPES = {
     "float": pa.float64(),
     "datetime": pa.timestamp("us", "UTC"),
 }
-SCHEMA = comments.RUNS.on(
-    pa.schema(
-        [(each.name, TYPES[str(each.type).removesuffix(" | None")]) for each in fields(RunRow)]
-    )
+# The words are those of docs/reference/outputs.md.
+COLUMNS = {
+    "run_id": "sorts by time",
+    "fingerprint": "digest of configuration, losses and input versions",
+    "config_digest": "digest of the configuration",
+    "command": "run, fit, apply or a stream",
+    "status": "running, failed, converged, capped, stalled, cut",
+    "started_at": "when it began",
+    "finished_at": "when it ended; null while it runs",
+    "holder": "machine and process that work on it, or did last",
+    "heartbeat": "its last sign of life",
+    "claim": "its token: a process with another one may not change the row",
+    "previous_claim": "the token before: a row with another claim is not replaced",
+    "rows": "rows read; of an apply with rows: all, rows written",
+    "fit_rows": "fitting rows",
+    "holdout_rows": "holdout rows",
+    "unlabelled_rows": "rows without a label",
+    "bad_rows": "rows that were skipped",
+    "patches": "patches of its log",
+    "rounds": "rounds",
+    "progress": "JSON: what a resumed run must know beside its patches",
+    "beta": "the tolerance that auto stood for",
+    "config": "JSON, as written: variables are not resolved",
+    "inputs": "JSON: Delta versions, or files",
+    "model": "JSON: the model without its log",
+    "outputs": "JSON: the version of each table; null until all are written",
+    "metrics": "JSON: before and after, both splits",
+    "certificate": "JSON: every statement, its bound and what was measured",
+    "audits": "JSON: per split, the audit before and after",
+    "counters": "JSON: jobs, rows scanned, rows written, bytes of scratch, passes",
+    "timings": "JSON: seconds per phase",
+    "error": "why it failed",
+    "package_version": "the version of redcal_spark that wrote it",
+    "exports": "JSON: files made of this run, with a digest of each",
+    "pruned_at": "when its patches, history and metrics were removed",
+    "measured": "JSON: what metrics says of times and counters, which nobody can measure again",
+    "digests": "JSON: a digest of every other column of this row, as it was written",
+}
+SCHEMA = schema_of(
+    "The ledger of redcal: one row per run",
+    [
+        (each.name, TYPES[str(each.type).removesuffix(" | None")], COLUMNS[each.name])
+        for each in fields(RunRow)
+    ],
 )
 
 

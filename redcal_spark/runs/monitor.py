@@ -40,10 +40,10 @@ class Watch:
         return self.monitored.alerts
 
     def to_json(self) -> dict[str, Any]:
-        told = {"run_id": self.row.run_id, "table": self.table}
+        place = {"run_id": self.row.run_id, "table": self.table}
         if self.monitored is None:
-            return told | {"rows": 0, "alerts": self.alerts}
-        return told | self.monitored.to_json()
+            return place | {"rows": 0, "alerts": self.alerts}
+        return place | self.monitored.to_json()
 
 
 def monitor(job: Job, run_id: str | None = None, table: str | None = None) -> Watch:
@@ -109,7 +109,7 @@ def _measured(job: Job, pair: ReconciledPair) -> Monitored | None:
             return None
         with job.listener.during("monitor"):
             points = scan.histories(pair, None)["holdout"]
-            return Monitored(pair, points, scan.patch_effects(pair), job.reconciler.delta)
+            return Monitored(pair, points, scan.patch_effects(pair), job.delta)
     finally:
         scan.close()
 

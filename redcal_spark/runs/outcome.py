@@ -10,10 +10,11 @@ from redcal_spark.core.history import before_and_after
 from redcal_spark.core.metrics import Metrics
 from redcal_spark.core.scan import ScanResult
 from redcal_spark.model.audit import audits
+from redcal_spark.model.evidence import row_counts
 from redcal_spark.model.guard import Histories
+from redcal_spark.model.measurements import plain_measurements
 from redcal_spark.model.pair import ReconciledPair
 from redcal_spark.runs.ledger import RunRow
-from redcal_spark.runs.tables import measurements
 
 
 @dataclass(frozen=True)
@@ -40,15 +41,7 @@ class Outcome:
 
 def counts_of(gathered: ScanResult, pair: ReconciledPair) -> dict[str, int]:
     """What a fit counted, for ledger and metrics."""
-    return {
-        "rows": gathered.rows,
-        "fit_rows": gathered.fit.counted,
-        "holdout_rows": gathered.holdout.counted,
-        "unlabelled_rows": gathered.unlabelled,
-        "bad_rows": gathered.bad,
-        "patches": len(pair.log),
-        "rounds": pair.log.rounds,
-    }
+    return row_counts(gathered) | {"patches": len(pair.log), "rounds": pair.log.rounds}
 
 
 def weight_counts(gathered: ScanResult) -> dict[str, int]:
@@ -65,7 +58,7 @@ def weight_counts(gathered: ScanResult) -> dict[str, int]:
 def ledger_cells(pair: ReconciledPair, histories: Histories) -> dict[str, Any]:
     """What the ledger has of a fit beside its counts; all of it follows from the input."""
     numbers = {
-        split: {stage: _numbers(metrics) for stage, metrics in stages.items()}
+        split: {stage: plain_measurements(metrics) for stage, metrics in stages.items()}
         for split, stages in before_and_after(histories, pair.losses).items()
     }
     return {
@@ -76,7 +69,3 @@ def ledger_cells(pair: ReconciledPair, histories: Histories) -> dict[str, Any]:
         "certificate": json.dumps(pair.certificate.to_json()) if pair.certificate else None,
         "audits": json.dumps(audits(pair, histories, pair.certificate)),
     }
-
-
-def _numbers(metrics: Metrics) -> list[dict[str, Any]]:
-    return [one | {"brier_sum": str(one["brier_sum"])} for one in measurements(metrics)]

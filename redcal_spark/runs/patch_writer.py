@@ -1,4 +1,4 @@
-"""Progress: the patches of a run are written as they are found, so that another process can go on.
+"""Patches of a run are written as they are found, so that another process can go on.
 
 A few seconds' work is lost at most when a run dies. A resumed run replays what is there and finds
 the rest, patch by patch the same.

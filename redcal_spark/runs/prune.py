@@ -58,9 +58,7 @@ def age(text: str) -> timedelta:
     return timedelta(**{UNITS[match[2]]: int(match[1])})
 
 
-def prune(
-    job: Job, keep: int | None = None, older_than: timedelta | None = None, dry: bool = False
-) -> Pruned:
+def prune(job: Job, keep: int | None, older_than: timedelta | None, dry: bool) -> Pruned:
     """Remove what old runs of this target left: all but the newest `keep`, or those this old."""
     if (keep is None) == (older_than is None):
         raise UsageError("select runs with --keep N or --older-than 30d, one of them")

@@ -174,7 +174,7 @@ class Run:
         with self.phase("holdout"), self._counters.timed("holdout") as made:
             histories = scan.histories(pair, self._all_seen(pair.log))
             made.rows = scan.replayed
-            guard, delta = job.config.reconcile.guard, job.reconciler.delta
+            guard, delta = job.config.reconcile.guard, job.delta
             pair, histories = verdict(pair, histories, guard, job.listener.note, delta)
             return pair, counted(scan, pair, histories)
 

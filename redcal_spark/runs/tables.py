@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from redcal_spark.backends.comments import schema_of
 from redcal_spark.backends.counters import Counters
 from redcal_spark.backends.store import Store
 from redcal_spark.certificate.certify import Certificate
@@ -21,40 +22,55 @@ from redcal_spark.core.metrics import Metrics
 from redcal_spark.core.patches import FIELDS, PatchLog
 from redcal_spark.core.segment_numbers import read
 from redcal_spark.errors import RunError
-from redcal_spark.model.measurements import MEASURED, history_rows
-from redcal_spark.model.measurements import measurements as measurements
+from redcal_spark.model.measurements import MEASURED, history_rows, measurements
 from redcal_spark.model.pair import ReconciledPair
-from redcal_spark.runs import comments, words_of_0_1
+from redcal_spark.runs import words_of_0_1
 from redcal_spark.runs.ledger import RunRow
 from redcal_spark.runs.segment_tables import segment_measurements, segment_quality
 
-PATCHES = pa.schema(
-    [
-        ("run_id", pa.string()),
-        ("step", pa.int64()),
-        ("round", pa.int64()),
-        ("kind", pa.string()),
-        ("model", pa.int32()),
-        ("other", pa.int32()),  # of two that disagreed; null in rows of releases for two models
-        ("loss", pa.string()),
-        ("a1", pa.int32()),
-        ("a2", pa.int32()),
-        ("action", pa.int32()),
-        ("coordinate", pa.int32()),
-        ("direction", pa.string()),
-        ("rows", pa.int64()),
-        ("phi", pa.list_(pa.int32())),
-    ]
+# The words are those of docs/reference/outputs.md.
+SEGMENT = (
+    ("segment", pa.string(), "the column of a segment; null: of all rows"),
+    (
+        "segment_kind",
+        pa.string(),
+        "what its value is: value, null, or other for all that are not listed",
+    ),
+    ("segment_value", pa.string(), "the value"),
 )
 
-HISTORY = pa.schema(
+PATCHES = schema_of(
+    "The patch log of redcal: one row per patch",
     [
-        ("run_id", pa.string()),
-        *MEASURED,
-        ("segment", pa.string()),  # a segment column; null: all rows
-        ("segment_kind", pa.string()),  # value, null, or other
-        ("segment_value", pa.string()),
-    ]
+        ("run_id", pa.string(), "the run"),
+        ("step", pa.int64(), "0, 1, 2 ... through the whole log"),
+        ("round", pa.int64(), "the round of ReDCal or Reconcile; null: calibrated everywhere"),
+        (
+            "kind",
+            pa.string(),
+            "reconcile (first patch of a round), calibrate, or score (procedure Reconcile)",
+        ),
+        ("model", pa.int32(), "the model that is patched, from 1"),
+        # null also in rows of releases for two models
+        ("other", pa.int32(), "the model that it disagreed with; null: calibrated"),
+        ("loss", pa.string(), "the loss of the disagreement, or of the calibration"),
+        ("a1", pa.int32(), "action of the first of the two models in the disagreement, by index"),
+        ("a2", pa.int32(), "action of the second one"),
+        ("action", pa.int32(), "calibrate: rows whose best action is this one"),
+        ("coordinate", pa.int32(), "score: the class"),
+        (
+            "direction",
+            pa.string(),
+            "score: > where the first of the two is above, < where it is below",
+        ),
+        ("rows", pa.int64(), "fitting rows that it moved"),
+        ("phi", pa.list_(pa.int32()), "what is added to each class, in units of 2^-26"),
+    ],
+)
+
+HISTORY = schema_of(
+    "What redcal measured: one row per round, split, loss and model",
+    [("run_id", pa.string(), "the run"), *MEASURED, *SEGMENT],
 )
 
 # What a run took and what it achieved, as numbers that a dashboard can query: one row a number, of
@@ -62,36 +78,25 @@ HISTORY = pa.schema(
 # double. phase: `value` is seconds. pass: one pass over rows, in the order of `number`; `value` is
 # seconds, `counted` rows, `bytes` those of packed rows where rows were packed. quality: a measure
 # before and after (`stage`), per split; `counted` is rows where it is a share.
-METRICS = pa.schema(
+METRICS = schema_of(
+    "What runs of redcal took and achieved: one row per number",
     [
-        ("run_id", pa.string()),
-        ("command", pa.string()),
-        ("status", pa.string()),
-        ("measured_at", pa.timestamp("us", "UTC")),
-        ("kind", pa.string()),
-        ("name", pa.string()),
-        ("number", pa.int64()),
-        ("split", pa.string()),  # fit or holdout
-        ("stage", pa.string()),  # before or after
-        ("model", pa.int32()),
-        ("loss", pa.string()),
-        ("value", pa.float64()),
-        ("counted", pa.int64()),
-        ("bytes", pa.int64()),
-        ("segment", pa.string()),  # a segment column; null: all rows
-        ("segment_kind", pa.string()),  # value, null, or other
-        ("segment_value", pa.string()),
-    ]
-)
-
-# Whoever makes a table of them may show what its columns are.
-PATCHES, HISTORY, METRICS = (
-    said.on(schema)
-    for said, schema in (
-        (comments.PATCHES, PATCHES),
-        (comments.HISTORY, HISTORY),
-        (comments.METRICS, METRICS),
-    )
+        ("run_id", pa.string(), "the run"),
+        ("command", pa.string(), "run, fit, apply"),
+        ("status", pa.string(), "how it ended"),
+        ("measured_at", pa.timestamp("us", "UTC"), "when"),
+        ("kind", pa.string(), "see above"),
+        ("name", pa.string(), "what is measured"),
+        ("number", pa.int64(), "the place of a pass"),
+        ("split", pa.string(), "of quality: fitting or holdout rows"),
+        ("stage", pa.string(), "of quality: before or after"),
+        ("model", pa.int32(), "the model, from 1, where it is of one"),
+        ("loss", pa.string(), "where it is of one loss"),
+        ("value", pa.float64(), "the number"),
+        ("counted", pa.int64(), "the same as an integer, or its rows"),
+        ("bytes", pa.int64(), "of packed rows"),
+        *SEGMENT,
+    ],
 )
 
 PER_MODEL = ("decision_loss", "loss_gap", "calibration_gap")
@@ -155,7 +160,7 @@ def history_table(
     run_id: str,
     losses: LossFamily,
     histories: Mapping[str, Sequence[Point]],
-    segments: Sequence[str] = (),
+    segments: Sequence[str],
 ) -> pa.Table:
     """One row per split, point, loss and model; per segment those of the first and last point."""
     rows = [{"run_id": run_id} | row for row in history_rows(losses, histories)]

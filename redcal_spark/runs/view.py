@@ -31,7 +31,7 @@ class View:
     statement: str
 
 
-def view_of(job: Job, run_id: str | None = None, name: str | None = None) -> View:
+def view_of(job: Job, run_id: str | None, name: str | None) -> View:
     """A SELECT of the rows that `output.rows: all` would have written, for Spark.
 
     run_id: default is the run whose rows the table has. name: a CREATE VIEW of that name.

@@ -19,7 +19,7 @@ from redcal_spark.algorithms.decision_calibration import decision_calibration
 from redcal_spark.algorithms.redcal import redcal
 from redcal_spark.algorithms.trajectory import Trajectory
 from redcal_spark.backends.local.engine import LocalEngine
-from redcal_spark.backends.local.scan import scan_pieces
+from redcal_spark.backends.local.scan import gather_pieces
 from redcal_spark.backends.threads import blas, ordered
 from redcal_spark.core.arrow import BATCH, batches
 from redcal_spark.core.blocks import Block, label_rows
@@ -164,7 +164,7 @@ def many_models(sizes: Sizes) -> Result:
 
         def run(table: pa.Table = table, made: Reconciler = made, models: int = models) -> None:
             pieces = each_alone(batches(table))
-            found, _ = scan_pieces(made.problem, pieces, table.schema, "rows", threads=1)
+            found, _ = gather_pieces(made.problem, pieces, table.schema, "rows", threads=1)
             active[models] = sum(block.rows for block in found.fit.active) / len(table)
 
         runs[str(models)] = run

@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 from redcal_spark import Reconciler
 from redcal_spark.backends.backend import Scan
 from redcal_spark.backends.local.backend import LocalScan
-from redcal_spark.backends.local.scan import scan_pieces
+from redcal_spark.backends.local.scan import gather_pieces
 from redcal_spark.core import history
 from redcal_spark.core.arrow import batches, from_numpy
 from redcal_spark.core.metrics import Metrics
@@ -188,7 +188,7 @@ def compared(experiment: Experiment, drawn: Draw) -> Comparison:
 
     def scan(problem: Problem) -> Scan:
         rows, name = each_alone(batches(table)), experiment.name
-        return LocalScan(*scan_pieces(problem, rows, table.schema, name, SPLIT, threads=1), 1)
+        return LocalScan(*gather_pieces(problem, rows, table.schema, name, SPLIT, threads=1), 1)
 
     with measured_at(experiment.points), warnings.catch_warnings():
         if experiment.setting.startswith("raw"):

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from redcal_spark import Reconciler
-from redcal_spark.backends.local.scan import scan_pieces
+from redcal_spark.backends.local.scan import gather_pieces
 from redcal_spark.core.arrow import batches
 from redcal_spark.core.scan import each_alone
 from tests.bench import data
@@ -43,7 +43,7 @@ def segmented(sizes: Sizes) -> Result:
 
 
 def _scan_table(made: Reconciler, table: pa.Table) -> None:
-    scan_pieces(made.problem, each_alone(batches(table)), table.schema, "rows", threads=1)
+    gather_pieces(made.problem, each_alone(batches(table)), table.schema, "rows", threads=1)
 
 
 MEASUREMENTS: dict[str, Callable[[Sizes], Result]] = {"segments": segmented}

@@ -25,8 +25,8 @@ from typing import Any
 from unittest import mock
 
 from redcal_spark import cli
-from redcal_spark.cli import entry
 from redcal_spark.cli.help import EXAMPLES, GROUPS
+from redcal_spark.cli.parser import command_line
 from redcal_spark.runs import patch_writer
 from tests.bench.results import FOLDER, Results
 from tests.docs.pages import ROOT
@@ -121,7 +121,7 @@ def _printed(arguments: list[str], folder: str) -> str:
 
 def commands() -> str:
     """Every command, from the parser, in the groups of `redcal --help`."""
-    (known,) = (a for a in entry._parser()._actions if isinstance(a, argparse._SubParsersAction))
+    (known,) = (a for a in command_line()._actions if isinstance(a, argparse._SubParsersAction))
     groups = {g: [n for n in names if n in known.choices] for g, names in GROUPS.items()}
     lines = (
         f"| {group} | {', '.join(f'[{name}](#redcal-{name})' for name in names)} |"

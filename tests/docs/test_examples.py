@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from redcal_spark import cli
-from redcal_spark.cli import entry
 from redcal_spark.cli.help import EXAMPLES, GROUPS, TOLD_APART
+from redcal_spark.cli.parser import command_line
 from tests import forked
 from tests.docs.folder import prepare
 from tests.docs.made import inside
@@ -22,7 +22,7 @@ from tests.e2e.killed import run as killed_run
 
 
 def commands() -> dict[str, argparse.ArgumentParser]:
-    parsers = (a for a in entry._parser()._actions if isinstance(a, argparse._SubParsersAction))
+    parsers = (a for a in command_line()._actions if isinstance(a, argparse._SubParsersAction))
     known: dict[str, argparse.ArgumentParser] = next(parsers).choices
     return known
 

@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 
 from redcal_spark import cli
-from redcal_spark.cli import entry
+from redcal_spark.cli.parser import command_line
 from redcal_spark.config.load import config_from_tree
 from redcal_spark.config.yaml_reader import parse_yaml
 from tests.docs.folder import DEMO_ROWS, prepare, whole_config
@@ -166,7 +166,7 @@ def test_commands_in_sentences_exist(page: str, command: str) -> None:
     _, *words = shlex.split(command)
     if words[0].startswith("-"):
         return
-    parser = entry._parser()
+    parser = command_line()
     (known,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
     for action in known.choices[words[0]]._actions:
         if action.required and not {*action.option_strings} & {*words}:

@@ -21,7 +21,7 @@ from redcal_spark.backends.spark.cells import DDL
 from redcal_spark.backends.spark.cells import SCHEMA as SCHEMA_OF_BLOCKS
 from redcal_spark.backends.spark.engine import SparkEngine
 from redcal_spark.backends.spark.scratch import Scratch
-from redcal_spark.core.packing import pack_block, unpack_block
+from redcal_spark.core.packing import packed_parts, unpack_block
 from redcal_spark.errors import RunError, UsageError
 from tests import backends
 from tests.contract.cases import expected, made, table
@@ -195,7 +195,7 @@ def spoil(file: Path) -> None:
 
 
 def test_every_damaged_byte_is_noticed() -> None:
-    packed = pack_block(block_of(made("redcal", 2, 1)))
+    packed = b"".join(packed_parts(block_of(made("redcal", 2, 1))))
     assert unpack_block(packed).rows == 1_200
     spoiled = [packed[:length] for length in (0, 4, 11, 12, 50, len(packed) - 1)]
     for place in range(0, len(packed), 97):

@@ -302,9 +302,9 @@ def test_any_change_is_seen_on_merge(store: SparkStore) -> None:
         [row | {"id": i} | ({columns[i]: None} if i < len(columns) else {}) for i in range(16)],
         ROWS.schema,
     )
-    for one in (LOCAL, store):
+    for name, one in (("local", LOCAL), ("spark", store)):
         writer: Any = one
-        target = Target(table=f"./{one.name}", mode="merge", id="id")
+        target = Target(table=f"./{name}", mode="merge", id="id")
         for phase, rows in enumerate((full, empty, full)):
             put(writer, target, rows.schema, once(rows), Commit(f"run-{phase}", ""))
             assert whole(LOCAL, target.table) == plain(rows)

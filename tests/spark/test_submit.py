@@ -40,7 +40,7 @@ def packages() -> str:
 
 @dataclass(frozen=True)
 class Submitter:
-    """Workers have numpy and pyarrow; the driver has pandas and what the wheel asks for, no wheel."""
+    """Workers have numpy and pyarrow; the driver has pandas, too, and what the wheel asks for."""
 
     cluster: backends.Cluster
     driver: Path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from redcal_spark.backends.location import Location, told
+from redcal_spark.backends.location import Location, error_line
 from redcal_spark.backends.object_stores import file_system, for_delta, public, resolved
 from redcal_spark.config.addresses import OPTIONS, SECRETS, canonical, in_hadoop, scheme_of
 from redcal_spark.config.load import config_from_tree
@@ -67,12 +67,12 @@ def test_errors_in_one_line() -> None:
         "Generic S3 error\n  \x1b[31m↳\x1b[0m Error performing GET http://h/b in 9ms\n"
         "    \x1b[31m↳\x1b[0m 403 Forbidden\n      ↳ <?xml version='1'?>\n<Error><Key>k</Key>"
     )
-    assert told(OSError(text)) == (
+    assert error_line(OSError(text)) == (
         "Generic S3 error: Error performing GET http://h/b in 9ms: 403 Forbidden"
         "; are the key, its secret and its rights right?"
     )
-    assert told(OSError("one\ntwo")) == "one"
-    assert told(ValueError()) == "ValueError"
+    assert error_line(OSError("one\ntwo")) == "one"
+    assert error_line(ValueError()) == "ValueError"
 
 
 def test_options_are_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,13 +15,13 @@ import pytest
 
 from redcal_spark.backends.spark.cells import cells_of
 from redcal_spark.backends.spark.tasks import ScanTask
+from redcal_spark.certificate.intervals import calibration_margin, cost_margin
 from redcal_spark.cli.tables import audit_tables
 from redcal_spark.core import metrics as metrics_module
 from redcal_spark.core.metrics import Metrics
 from redcal_spark.core.packing import gathered_of, gathered_parts, unpack
 from redcal_spark.core.scan import ScanResult
 from redcal_spark.model.audit import audit, audit_rows
-from redcal_spark.model.margins import calibration_margin, cost_margin
 from tests import oracle, problems
 from tests.helpers import batches_of, cuts, fit, gather, gathered, log_of, quietly, reconciler
 from tests.oracle import ALGORITHMS, ONE, Problem

@@ -16,8 +16,8 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
-from redcal_spark.cli import entry
 from redcal_spark.cli.open_job import choose_engine
+from redcal_spark.cli.parser import command_line
 from redcal_spark.config.load import load_config
 from tests.versions.rows import ROWS
 from tests.wheels import ROOT, bundle
@@ -251,7 +251,7 @@ def test_it_is_scheduled() -> None:
 @pytest.mark.parametrize("target", ["dev", "prod"])
 @pytest.mark.parametrize("name", TASKS)
 def test_every_task_is_a_command_with_a_configuration(name: str, target: str) -> None:
-    options = entry._parser().parse_args(parameters(name, target))
+    options = command_line().parse_args(parameters(name, target))
     assert options.command == name
     config = load_config(options.config, options.set)
     schema = {"dev": "risk_dev", "prod": "risk"}[target]
@@ -274,12 +274,12 @@ def test_all_tasks_mean_the_same_run() -> None:
 
 def test_a_fit_that_is_tried_again_does_not_turn_the_alarm_green() -> None:
     """Capped, it ends with 3, and so does the second try; --fail-on says why."""
-    options = entry._parser().parse_args(parameters("fit"))
+    options = command_line().parse_args(parameters("fit"))
     assert set(options.fail_on) == {"capped", "stalled", "cut"}
 
 
 def test_the_file_has_the_names_of_prod() -> None:
-    options = entry._parser().parse_args(parameters("fit"))
+    options = command_line().parse_args(parameters("fit"))
     written, given = load_config(options.config), load_config(options.config, options.set)
     assert written.recorded() == given.recorded()
 

@@ -28,9 +28,9 @@ def part(path: Path, *values: Any) -> FilePart:
     return FilePart(str(path), size, 0, size, values)
 
 
-def read(schema: pa.Schema, *parts: FilePart, told: tuple[str, ...] = ()) -> pa.Table:
+def read(schema: pa.Schema, *parts: FilePart, partitions: tuple[str, ...] = ()) -> pa.Table:
     """Through a pickle, as Spark sends it."""
-    reader = pickle.loads(pickle.dumps(FileReader(schema, told, ((), parts))))
+    reader = pickle.loads(pickle.dumps(FileReader(schema, partitions, ((), parts))))
     return pa.Table.from_batches(reader([pa.record_batch({"id": [1]})]), schema)
 
 
@@ -159,7 +159,7 @@ def test_columns_by_name_missing_ones_null_and_told_ones(tmp_path: Path) -> None
         [("a", pa.int64()), ("day", pa.date32()), ("b", pa.float64()), ("c", pa.string())]
     )
     day = dt.date(2024, 1, 2)
-    found = read(schema, part(old, day), part(new, None), told=("day",))
+    found = read(schema, part(old, day), part(new, None), partitions=("day",))
     assert found.to_pylist() == [
         {"a": 7, "day": day, "b": 1.5, "c": None},
         {"a": 8, "day": None, "b": 2.5, "c": "x"},
@@ -169,7 +169,7 @@ def test_columns_by_name_missing_ones_null_and_told_ones(tmp_path: Path) -> None
 def test_columns_that_only_the_log_knows(tmp_path: Path) -> None:
     file = written(tmp_path / "f", pa.table({"a": [1, 2, 3]}))
     schema = pa.schema([("day", pa.string())])
-    assert read(schema, part(file, "x"), told=("day",))["day"].to_pylist() == ["x"] * 3
+    assert read(schema, part(file, "x"), partitions=("day",))["day"].to_pylist() == ["x"] * 3
     assert read(schema, part(file))["day"].to_pylist() == [None] * 3
 
 

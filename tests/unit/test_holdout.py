@@ -23,7 +23,7 @@ from redcal_spark.core.history import Holdout, Measured, Point, added, history, 
 from redcal_spark.core.kernel import Rules
 from redcal_spark.core.losses import Loss, LossFamily
 from redcal_spark.core.metrics import measure
-from redcal_spark.core.packing import pack_block, unpack_changes
+from redcal_spark.core.packing import packed_parts, unpack_changes
 from redcal_spark.core.paired import Moments, Paired, Range, brier_ranges
 from redcal_spark.core.patches import Patch
 from redcal_spark.core.rows import Rows
@@ -244,7 +244,9 @@ def test_sums_merge_in_any_order_and_travel(seed: int) -> None:
     cut = segments(run.pair.log, run.pair.rows)
     holdout = Holdout(vectors(rows), found.fit.totals.heaviest)
     task = HistoryTask(run.pair.rules, tuple(map(tuple, cut)), holdout)
-    sent = [row("holdout", x.active.rows, pack_block(x.active)) for x in found.fit.scans]
+    sent = [
+        row("holdout", x.active.rows, b"".join(packed_parts(x.active))) for x in found.fit.scans
+    ]
     parts = [
         unpack_changes(cell)
         for batches in (sent[::2], sent[1::2])

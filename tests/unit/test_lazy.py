@@ -14,7 +14,7 @@ from redcal_spark.algorithms.trajectory import Trajectory
 from redcal_spark.backends.local.engine import LocalEngine
 from redcal_spark.backends.spark import budget
 from redcal_spark.backends.spark.cells import SinkOf, read_cells, row
-from redcal_spark.backends.spark.lazy import LazyEngine
+from redcal_spark.backends.spark.lazy import LazyEngine, Room
 from redcal_spark.backends.spark.statistics import MergeTask
 from redcal_spark.backends.spark.tasks import (
     AskTask,
@@ -24,7 +24,7 @@ from redcal_spark.backends.spark.tasks import (
     ScanTask,
     answer,
 )
-from redcal_spark.backends.spark.written import Told
+from redcal_spark.backends.spark.written import Manifest
 from redcal_spark.core import groups
 from redcal_spark.core.blocks import Block
 from redcal_spark.core.events import Disagreement
@@ -57,7 +57,7 @@ class Written:
         names = tuple(rows[0].schema.names)
         task = ScanTask(self.problem.scanner(self.layout), names, sink=sink)
         self.sent = [batch for share in (rows[::2], rows[1::2]) for batch in task(share)]
-        self.told = Told(cells_in(self.sent))
+        self.manifest = Manifest(cells_in(self.sent))
         self.folder = folder
         self.fetched: list[list[int] | None] = []
 
@@ -72,7 +72,7 @@ class Written:
                 if batch.column("kind")[0].as_py() == kind and place in (wanted or ()):
                     yield memoryview(batch.column("data")[0].as_buffer())
             return
-        cells = [c for c in self.told.cells if c.kind == kind and c.group in (wanted or ())]
+        cells = [c for c in self.manifest.cells if c.kind == kind and c.group in (wanted or ())]
         yield from (data for _, data in read_cells(str(self.folder), cells))
 
     def lazy(self, most: int = 10**6) -> LazyEngine:
@@ -81,7 +81,7 @@ class Written:
         assert resolved.eta is not None
         large = max(1, -int(-resolved.eta * fit_part.rows // 1))
         rules = self.problem.fitting_rules(self.layout)
-        return LazyEngine(self, rules, fit_part.rows, most, large, threads=1)
+        return LazyEngine(self, rules, fit_part.rows, Room(most, large, threads=1))
 
 
 def cells_in(batches: Sequence[Any]) -> list[tuple[str, Any]]:
@@ -198,7 +198,7 @@ def test_what_workers_add_up_is_what_the_driver_would(seed: int, tmp_path: Path)
     merged = list(MergeTask("scan")(small))
     kinds = [b.column("kind")[0].as_py() for b in merged]
     assert kinds.count("statistics") == kinds.count("groups") == 1
-    one, two = Told(cells_in(small)), Told(cells_in(merged))
+    one, two = Manifest(cells_in(small)), Manifest(cells_in(merged))
     rules = written.problem.rules(False)
     assert (one.groups(rules).counts == two.groups(rules).counts).all()
     assert (one.groups(rules).rows == two.groups(rules).rows).all()
@@ -221,10 +221,10 @@ def test_a_lost_or_cut_off_file_is_noticed(tmp_path: Path) -> None:
     [file, *_] = tmp_path.glob("*.cells")
     file.write_bytes(file.read_bytes()[:20])
     with pytest.raises(ScratchError, match="cut off"):
-        list(read_cells(str(tmp_path), written.told.cells))
+        list(read_cells(str(tmp_path), written.manifest.cells))
     file.unlink()
     with pytest.raises(ScratchError, match="cannot be read"):
-        list(read_cells(str(tmp_path), written.told.cells))
+        list(read_cells(str(tmp_path), written.manifest.cells))
     assert row("fit", 1, b"")["rows"].to_pylist() == [1]
 
 

@@ -14,7 +14,7 @@ from redcal_spark import Reconciler
 from redcal_spark.backends.local.backend import LocalScan
 from redcal_spark.backends.spark.cells import FROM_ROWS
 from redcal_spark.backends.spark.tasks import HistoryTask, ScanTask
-from redcal_spark.backends.spark.written import Told
+from redcal_spark.backends.spark.written import Manifest
 from redcal_spark.core.history import Holdout, added, points, segments
 from redcal_spark.core.metrics import Totals
 from redcal_spark.core.packing import gathered_of, unpack, unpack_changes
@@ -56,7 +56,7 @@ def test_tasks_of_spark_say_the_same() -> None:
         for row in ScanTask(scanner, tuple(names))(iter(part))
     ]
     lines = [line for row in sent for line in row.to_pylist()]
-    told = Told((line["kind"], line["data"]) for line in lines)
+    told = Manifest((line["kind"], line["data"]) for line in lines)
     total = ScanResult.nothing(scanner.rules, layout.n_classes)
     for data in told.statistics:
         total.merge(gathered_of(*unpack(data)))

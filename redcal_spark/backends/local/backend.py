@@ -17,7 +17,7 @@ from redcal_spark.backends.counters import Counters
 from redcal_spark.backends.inputs import columns_read
 from redcal_spark.backends.local.engine import LocalEngine
 from redcal_spark.backends.local.join import duplicate_ids
-from redcal_spark.backends.local.scan import scan_pieces
+from redcal_spark.backends.local.scan import gather_pieces
 from redcal_spark.backends.local.store import DeltaRsStore
 from redcal_spark.backends.retries import retried
 from redcal_spark.backends.store import Commit, Table, written_before
@@ -84,7 +84,8 @@ class LocalBackend:
     ) -> LocalScan:
         pieces = table.pieces(columns_read(problem.columns, split))
         where = table.name
-        result = scan_pieces(problem, pieces, table.schema, where, split, progress, self.threads)
+        result = gather_pieces(problem, pieces, table.schema, where, split, progress, self.threads)
+        problem.check(result[0], where)
         return LocalScan(*result, self.threads)
 
     def write_rows(

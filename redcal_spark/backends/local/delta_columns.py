@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from redcal_spark.backends.delta_protocol import Mapping, not_read
 from redcal_spark.backends.delta_types import is_list
+from redcal_spark.core.parquet_columns import fields_of
 from redcal_spark.errors import InputError
 
 PHYSICAL_NAME = b"delta.columnMapping.physicalName"
@@ -107,16 +108,16 @@ class StoredColumns:
         return array.cast(new)
 
     def _struct(self, array: pa.Array, wanted: pa.DataType, kind: pa.DataType) -> pa.Array:
-        there = self._there(_fields(kind))
-        parts = dict(zip((field.name for field in _fields(kind)), array.flatten(), strict=True))
+        there = self._there(fields_of(kind))
+        parts = dict(zip((field.name for field in fields_of(kind)), array.flatten(), strict=True))
         arrays = []
-        for field in _fields(wanted):
+        for field in fields_of(wanted):
             stored = self._stored(there, field)
             if stored is None:
                 arrays.append(pa.nulls(len(array), plain(field).type))
             else:
                 arrays.append(self._shaped(parts[stored.name], field, stored))
-        fields = [plain(field) for field in _fields(wanted)]
+        fields = [plain(field) for field in fields_of(wanted)]
         return pa.StructArray.from_arrays(arrays, fields=fields, mask=array.is_null())
 
 
@@ -128,16 +129,12 @@ def plain(field: pa.Field) -> pa.Field:
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(kind):
-        return pa.struct([plain(field) for field in _fields(kind)])
+        return pa.struct([plain(field) for field in fields_of(kind)])
     if pa.types.is_map(kind):
         return pa.map_(plain(kind.key_field), plain(kind.item_field))
     if pa.types.is_list(kind):
         return pa.list_(plain(kind.value_field))
     return kind
-
-
-def _fields(kind: pa.DataType) -> list[pa.Field]:
-    return [kind.field(i) for i in range(kind.num_fields)]
 
 
 def _around(array: pa.Array, kind: pa.DataType, values: pa.Array) -> pa.Array:

@@ -16,14 +16,17 @@ from redcal_spark.backends.local.commits import commits, newest_version
 from redcal_spark.backends.local.delta_files import DeltaFiles
 from redcal_spark.backends.local.errors import unreadable
 from redcal_spark.backends.local.files import pieces, stream
-from redcal_spark.backends.location import Location, told
+from redcal_spark.backends.location import Location, error_line
 from redcal_spark.backends.store import vacuumed, version_at
 from redcal_spark.core.scan import BatchGroup
 from redcal_spark.errors import InputError
 
 
 class DeltaRsTable:
-    """One version of a Delta table."""
+    """One version of a Delta table.
+
+    files: those that hold its rows, as its log has them.
+    """
 
     def __init__(self, place: Location, table: DeltaTable):
         self.place = place
@@ -31,19 +34,19 @@ class DeltaRsTable:
         self._table = table
         with unreadable(name, InputError, "cannot be read"):
             check_readable(name, table)
-            self._files = DeltaFiles(place, table)
+            self.files = DeltaFiles(place, table)
 
     @property
     def schema(self) -> pa.Schema:
-        return self._files.schema
+        return self.files.schema
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         with self._readable():
-            yield from stream(self._files.dataset, columns, self.name, self._files)
+            yield from stream(self.files.dataset, columns, self.name, self.files)
 
     def pieces(self, columns: Sequence[str]) -> Iterator[BatchGroup]:
         with self._readable():
-            for piece in pieces(self._files.dataset, columns, self.name, self._files):
+            for piece in pieces(self.files.dataset, columns, self.name, self.files):
                 yield self._each(piece)
 
     def _each(self, piece: BatchGroup) -> BatchGroup:
@@ -61,37 +64,18 @@ class DeltaRsTable:
                     raise vacuumed(self.name, ours, newest) from err
             if isinstance(err, InputError):
                 raise
-            raise InputError(f"{self.name}: cannot be read: {told(err)}") from err
+            raise InputError(f"{self.name}: cannot be read: {error_line(err)}") from err
 
     def count(self) -> int | None:
         with self._readable():
-            return self._files.count_all()
-
-    def files(self) -> list[str]:
-        """Where its files are, as others may open them."""
-        return [self.place.shown(path) for path in self._files.paths]
+            return self.files.count_all()
 
     def lost_file(self) -> str | None:
         """A file of it that is gone, if one is."""
-        for path in self._files.paths:
+        for path in self.files.paths:
             if not self.place.is_file(path):
                 return self.place.shown(path)
         return None
-
-    @property
-    def sizes(self) -> list[int]:
-        """Bytes of its files."""
-        return self._files.sizes
-
-    @property
-    def parted(self) -> dict[str, pa.Array]:
-        """Columns that its log has the values of, one for each file."""
-        return self._files.parted
-
-    @property
-    def odd(self) -> str | None:
-        """Why its rows are not just those of its files, if they are not."""
-        return self._files.odd
 
     def identity(self) -> dict[str, Any]:
         identity = {"kind": "delta", "table": self.place.uri, "version": self._table.version()}

@@ -15,7 +15,7 @@ from redcal_spark.backends.local.commits import commits
 from redcal_spark.backends.local.delta_read import DeltaRsTable, quoted
 from redcal_spark.backends.local.errors import delta_table, is_delta
 from redcal_spark.backends.local.folders import beside
-from redcal_spark.backends.location import Location, told
+from redcal_spark.backends.location import Location, error_line
 from redcal_spark.backends.retries import TRIES, retried
 from redcal_spark.backends.store import RECENT, Commit
 from redcal_spark.backends.target import Existing, Target
@@ -24,17 +24,14 @@ from redcal_spark.errors import RunError, UsageError
 T = TypeVar("T")
 
 
-def _metadata(commit: Commit) -> dict[str, str]:
-    return {"userMetadata": commit.user_metadata}
-
-
-def properties(commit: Commit) -> CommitProperties:
-    return CommitProperties(custom_metadata=_metadata(commit), max_commit_retries=TRIES)
+def properties(commit: Commit, retries: int = TRIES) -> CommitProperties:
+    metadata = {"userMetadata": commit.user_metadata}
+    return CommitProperties(custom_metadata=metadata, max_commit_retries=retries)
 
 
 def once(commit: Commit) -> CommitProperties:
     """No retries inside: who changes rows and lost a race must look at the rows again."""
-    return CommitProperties(custom_metadata=_metadata(commit), max_commit_retries=0)
+    return properties(commit, retries=0)
 
 
 def again(name: str, change: Callable[[], T]) -> T:
@@ -42,7 +39,7 @@ def again(name: str, change: Callable[[], T]) -> T:
     try:
         return retried(change, lambda err: isinstance(err, DeltaError), pause=0.1)
     except (DeltaError, OSError) as err:
-        raise RunError(f"{name}: could not be written: {told(err)}") from err
+        raise RunError(f"{name}: could not be written: {error_line(err)}") from err
 
 
 def check_partitions(place: Location) -> None:

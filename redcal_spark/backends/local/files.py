@@ -25,7 +25,7 @@ from redcal_spark.backends.local.parquet import (
     in_row_groups,
     read_parquet,
 )
-from redcal_spark.backends.location import Location, told
+from redcal_spark.backends.location import Location, error_line
 from redcal_spark.backends.threads import cores
 from redcal_spark.config.addresses import canonical
 from redcal_spark.core.arrow import BATCH
@@ -90,7 +90,7 @@ class FileTable:
         try:
             size, mark = self.place.size(path), self.place.etag(path)
         except OSError as err:
-            raise InputError(f"{name}: {told(err)}") from err
+            raise InputError(f"{name}: {error_line(err)}") from err
         if mark is None:
             raise InputError(
                 f"{name}: the object store gives neither an ETag nor a version of it, so that a "
@@ -99,7 +99,7 @@ class FileTable:
         return [canonical(name), size, mark]
 
 
-def open_files(place: Location, separator: str, fractions: Sequence[str] = ()) -> FileTable:
+def open_files(place: Location, separator: str, fractions: Sequence[str]) -> FileTable:
     """Tell Parquet from CSV by looking: Parquet files begin and end with PAR1."""
     name, path = place.name, place.pure_path
     files: list[PurePath] = []
@@ -142,7 +142,7 @@ def open_files(place: Location, separator: str, fractions: Sequence[str] = ()) -
         )
         return FileTable(place, dataset, kind)
     except UNREADABLE as err:
-        raise InputError(f"{name}: cannot be read as {_called(kind)}: {_told(err)}") from err
+        raise InputError(f"{name}: cannot be read as {_called(kind)}: {_error_text(err)}") from err
 
 
 def stream(
@@ -202,7 +202,7 @@ def _readable(dataset: ds.Dataset, name: str) -> Iterator[None]:
     try:
         yield
     except UNREADABLE as err:
-        raise InputError(f"{name}: cannot be read: {_told(err, dataset.schema)}") from err
+        raise InputError(f"{name}: cannot be read: {_error_text(err, dataset.schema)}") from err
 
 
 def _is_parquet(dataset: ds.Dataset) -> bool:
@@ -221,7 +221,7 @@ def _kind(place: Location, file: PurePath) -> str:
             opened.seek(max(0, opened.seek(0, os.SEEK_END) - 4))
             end = opened.read(4)
     except OSError as err:
-        why = told(err) if place.is_address else err.strerror
+        why = error_line(err) if place.is_address else err.strerror
         raise InputError(f"{name}: cannot be read: {why}") from err
     if start == b"PAR1":
         if end not in (b"PAR1", b"PARE"):
@@ -247,7 +247,7 @@ def _called(kind: str) -> str:
     return "Parquet" if kind == "parquet" else "CSV"
 
 
-def _told(err: Exception, schema: pa.Schema | None = None) -> str:
+def _error_text(err: Exception, schema: pa.Schema | None = None) -> str:
     """What pyarrow says of a file, in the words of someone who wrote the file."""
     text = first_line(err)
     ragged = re.search(r"CSV parse error: (?:Row #\d+: )?Expected (\d+) columns, got (\d+):", text)

@@ -16,21 +16,6 @@ from redcal_spark.core.splits import Split
 from redcal_spark.errors import InputError
 
 
-def scan_pieces(
-    problem: Problem,
-    pieces: Iterable[BatchGroup],
-    schema: pa.Schema,
-    where: str,
-    split: Split | None = None,
-    progress: Callable[[int], Any] | None = None,
-    threads: int | None = None,
-) -> tuple[ScanResult, Layout]:
-    """The one scan, of rows that can be fitted."""
-    gathered, layout = gather_pieces(problem, pieces, schema, where, split, progress, threads)
-    problem.check(gathered, where)
-    return gathered, layout
-
-
 def gather_pieces(
     problem: Problem,
     pieces: Iterable[BatchGroup],
@@ -42,7 +27,7 @@ def gather_pieces(
 ) -> tuple[ScanResult, Layout]:
     """One pass over the rows; memory grows with the active ones only.
 
-    Threads read several pieces at once.
+    Threads read several pieces at once. Whether the rows can be fitted is for the problem to check.
     """
     first, pieces = _peeked(pieces)
     layout = plan(schema, problem.columns, where, problem.n_classes, first)

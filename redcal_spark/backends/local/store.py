@@ -10,7 +10,7 @@ from deltalake import CommitProperties
 from deltalake.exceptions import CommitFailedError
 
 from redcal_spark.backends.delta_protocol import known_log, not_written, unwritable
-from redcal_spark.backends.delta_types import as_stored, delta_schema, unstorable
+from redcal_spark.backends.delta_types import as_stored, delta_schema
 from redcal_spark.backends.inputs import Side
 from redcal_spark.backends.local.commits import commits
 from redcal_spark.backends.local.delta_read import DeltaRsTable, load_version
@@ -33,10 +33,10 @@ from redcal_spark.backends.local.errors import (
 from redcal_spark.backends.local.files import FileTable, open_files
 from redcal_spark.backends.local.join import JoinedTable
 from redcal_spark.backends.local.small_tables import LocalSmallTables, for_writing, table_at
-from redcal_spark.backends.location import Location, told
+from redcal_spark.backends.location import Location, error_line
 from redcal_spark.backends.names import elsewhere, problem_of_target
 from redcal_spark.backends.retries import retried
-from redcal_spark.backends.store import Commit, Mode, Table, rows_of, version_just_written
+from redcal_spark.backends.store import Commit, Mode, Table, just_written, rows_of
 from redcal_spark.backends.target import (
     RUN_ID,
     Existing,
@@ -52,8 +52,6 @@ from redcal_spark.errors import ConflictError, InputError, RedcalError, RunError
 
 class DeltaRsStore(LocalSmallTables):
     """Tables are paths and addresses of object stores here. Catalog names need Spark."""
-
-    name = "local"
 
     def open(
         self,
@@ -88,7 +86,7 @@ class DeltaRsStore(LocalSmallTables):
         try:
             return place.is_dir() if folder else place.exists()
         except OSError as err:
-            raise InputError(f"{place.name}: cannot be read: {told(err)}") from err
+            raise InputError(f"{place.name}: cannot be read: {error_line(err)}") from err
 
     def join(
         self, main: Table, sides: Sequence[Side], id: str, policy: Literal["error", "inner"]
@@ -115,9 +113,6 @@ class DeltaRsStore(LocalSmallTables):
                 "name another table"
             )
         return None if why is None else f"{key}: {not_written(name, why)}"
-
-    def check_schema(self, schema: pa.Schema) -> list[str]:
-        return unstorable(schema)
 
     def write(
         self,
@@ -243,9 +238,9 @@ class DeltaRsStore(LocalSmallTables):
                     f"{name}: commit conflict: another run wrote it meanwhile; start this run again"
                 ) from err
             if (isinstance(err, Exception) or is_panic(err)) and not ours:
-                raise RunError(f"{name}: could not be written: {told(err)}") from err
+                raise RunError(f"{name}: could not be written: {error_line(err)}") from err
             raise
-        return version_just_written(self, name, commit)
+        return just_written(self, name, commit)[0]
 
     def written(
         self, name: str, commit: Commit, among: int | None = None

@@ -70,8 +70,8 @@ def batch_bytes(row: int, records: int, most: int) -> int:
 
 def bytes_of(text: str) -> int:
     """A size as Spark writes it: 268435456b, 64m, 64MB; a bare number is bytes."""
-    found = re.fullmatch(r"\s*(-?\d+)\s*([kmgtp]?)b?\s*", text.lower())
-    return int(found[1]) * 1_024 ** POWERS[found[2]] if found else MOST
+    parts = re.fullmatch(r"\s*(-?\d+)\s*([kmgtp]?)b?\s*", text.lower())
+    return int(parts[1]) * 1_024 ** POWERS[parts[2]] if parts else MOST
 
 
 def _bytes(spark: SparkSession) -> int:

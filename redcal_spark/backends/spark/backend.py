@@ -48,7 +48,7 @@ from redcal_spark.backends.spark.stream import SparkStream, stream_of
 from redcal_spark.backends.spark.tables import SparkTable, explained, refused
 from redcal_spark.backends.spark.tasks import ApplyTask
 from redcal_spark.backends.spark.watch import Growing
-from redcal_spark.backends.store import Commit, Table, version_just_written, written_before
+from redcal_spark.backends.store import Commit, Table, just_written, written_before
 from redcal_spark.backends.target import Target
 from redcal_spark.backends.views import Made
 from redcal_spark.config.schema import Config, Read
@@ -140,9 +140,9 @@ class SparkBackend:
         except BaseException as err:
             scratch.close()
             if isinstance(err, Exception) and is_sparks(err):
-                told = source.explain(err)
-                _, ours, why = str(told).partition(f"{NOT_DIRECTLY}: ")
-                raise NotRead(why) if ours and self._read == "auto" else told from err
+                cause = source.explain(err)
+                _, ours, why = str(cause).partition(f"{NOT_DIRECTLY}: ")
+                raise NotRead(why) if ours and self._read == "auto" else cause from err
             raise
         return scan
 
@@ -150,9 +150,9 @@ class SparkBackend:
         source = _frame(table)
         if self._read == "direct":
             with explained(source.explain):
-                found = direct_source(source, columns)
-            if isinstance(found, NotDirect):
-                self._tell(source, found)
+                direct = direct_source(source, columns)
+            if isinstance(direct, NotDirect):
+                self._tell(source, direct)
 
     def _source(self, table: SparkTable, columns: list[str]) -> Source | DataFrame:
         """Where tasks get their rows from; the log says which and why."""
@@ -160,18 +160,18 @@ class SparkBackend:
             log.info("%s: read by Spark: engine.read is spark", table.name)
             return table.frame
         with explained(table.explain):
-            found = direct_source(table, columns)
-        self._tell(table, found)
-        return found if isinstance(found, Source) else table.frame
+            direct = direct_source(table, columns)
+        self._tell(table, direct)
+        return direct if isinstance(direct, Source) else table.frame
 
-    def _tell(self, table: SparkTable, found: Source | NotDirect) -> None:
-        if isinstance(found, Source):
+    def _tell(self, table: SparkTable, direct: Source | NotDirect) -> None:
+        if isinstance(direct, Source):
             log.info("%s: tasks read its files themselves", table.name)
         elif self._read == "auto":
-            log.info("%s: read by Spark; its files %s: %s", table.name, NOT_DIRECTLY, found.why)
+            log.info("%s: read by Spark; its files %s: %s", table.name, NOT_DIRECTLY, direct.why)
         else:
             raise UsageError(
-                f"engine.read: direct, but the files of {table.name} {NOT_DIRECTLY}: {found.why}; "
+                f"engine.read: direct, but the files of {table.name} {NOT_DIRECTLY}: {direct.why}; "
                 "use engine.read: auto"
             )
 
@@ -250,7 +250,7 @@ class SparkBackend:
         schema = arrow_fields(fields)
         self.store.check_rows(target, schema)
         read, written = write_direct(source, task, schema, target, commit, at_end)
-        return version_just_written(self.store, target.table, commit), read, written
+        return just_written(self.store, target.table, commit)[0], read, written
 
     def check_writer(self, table: Table, target: Target, schema: pa.Schema) -> None:
         if target.direct:

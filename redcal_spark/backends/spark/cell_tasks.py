@@ -14,12 +14,12 @@ from redcal_spark.backends.spark.cells import (
     AS_ROWS,
     FROM_ROWS,
     STATISTICS,
-    Batches,
     Packer,
     SinkOf,
     row,
 )
 from redcal_spark.backends.spark.tasks import CellSource
+from redcal_spark.core.arrow import Batches
 from redcal_spark.core.folds import chosen
 from redcal_spark.core.kernel import Rules, classify
 from redcal_spark.core.packing import pack_effects, unpack_block

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -21,13 +21,13 @@ import pyarrow as pa
 from pyarrow import fs
 
 from redcal_spark.core.additive import Array
+from redcal_spark.core.arrow import Batches
 from redcal_spark.core.blocks import Block
 from redcal_spark.core.groups import Grouping, Groups
 from redcal_spark.core.kernel import Events, Index, Rules
 from redcal_spark.core.packing import pack, packed_parts, unpack
 from redcal_spark.errors import ScratchError
 
-Batches = Iterable[pa.RecordBatch]
 SCHEMA = pa.schema(
     [
         ("kind", pa.string()),

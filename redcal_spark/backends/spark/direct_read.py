@@ -57,7 +57,7 @@ def direct_source(table: SparkTable, columns: Sequence[str]) -> Source | NotDire
         return NotDirect(files)
     if len(files.parts) > MOST_FILES:
         return NotDirect(f"it has {len(files.parts):,} files, more than {MOST_FILES:,}")
-    stored = pa.schema([field for field in schema if field.name not in files.told])
+    stored = pa.schema([field for field in schema if field.name not in files.partitions])
     if (why := _unlike(files, stored)) is not None:
         return NotDirect(why)
     spark = table.frame.sparkSession
@@ -65,7 +65,7 @@ def direct_source(table: SparkTable, columns: Sequence[str]) -> Source | NotDire
     if isinstance(cores, str):
         return NotDirect(cores)
     tasks = divided(files.parts, cores)
-    reader = FileReader(schema, files.told, tasks, files.shared)
+    reader = FileReader(schema, files.partitions, tasks, files.shared)
     return Source(spark.range(0, len(tasks), 1, len(tasks)), tuple(columns), (), reader)
 
 
@@ -100,15 +100,15 @@ def _cores(spark: SparkSession, files: TableFiles, stored: pa.Schema) -> int | s
         ship_package(spark)
         probe = ProbeTask(stored, tuple(spread(files.parts, PROBED)), files.shared)
         try:
-            told = spark.range(PROBES).mapInArrow(probe, "why string").toArrow()
+            answers = spark.range(PROBES).mapInArrow(probe, "why string").toArrow()
         except Exception as err:
             if not is_sparks(err):
                 raise
             return f"a worker cannot do it: {of_worker(err) or message_of(err)}"
-        for why in told.column("why").to_pylist():
+        for why in answers.column("why").to_pylist():
             if why:
                 return f"a worker cannot read {why}"
-        seen[files.folder] = told.num_rows
+        seen[files.folder] = answers.num_rows
     return seen[files.folder]
 
 

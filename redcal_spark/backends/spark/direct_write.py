@@ -34,13 +34,13 @@ from redcal_spark.backends.spark.source import Source
 from redcal_spark.backends.spark.tables import explained, unwritten
 from redcal_spark.backends.spark.write_task import (
     MANIFEST_DDL,
-    Batches,
     ProbeTask,
     WriteTask,
     WrittenFile,
 )
 from redcal_spark.backends.store import Commit
 from redcal_spark.backends.target import RUN_ID, Target
+from redcal_spark.core.arrow import Batches
 from redcal_spark.errors import ConflictError, InputError, RunError, UsageError
 
 log = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ SPARK = "use output.writer: spark"
 
 
 def check_direct(
-    spark: SparkSession, target: Target, schema: pa.Schema, vectors: Sequence[str] = ()
+    spark: SparkSession, target: Target, schema: pa.Schema, vectors: Sequence[str]
 ) -> None:
     """Refuse what only Spark can write, and folders that workers do not see.
 
@@ -119,11 +119,11 @@ def _probe(spark: SparkSession, path: str) -> None:
     try:
         task = ProbeTask(folder.as_uri(), name, token)
         with explained(partial(unwritten, path)):
-            told = spark.range(0, PROBES, 1, PROBES).mapInArrow(task, MANIFEST_DDL).toArrow()
+            answers = spark.range(0, PROBES, 1, PROBES).mapInArrow(task, MANIFEST_DDL).toArrow()
     finally:
         with suppress(OSError):
             (folder / name).unlink()
-    wrong = next((text for text in told["file"].to_pylist() if text), None)
+    wrong = next((text for text in answers["file"].to_pylist() if text), None)
     if wrong is not None:
         raise UsageError(
             f"output.writer: direct: Spark's workers cannot write into {folder} ({wrong}): name a "
@@ -216,9 +216,9 @@ class _Job:
             reader=self._source.reader,
         )
         with explained(partial(unwritten, target.table)):
-            told = self._source.frame.mapInArrow(task, MANIFEST_DDL).toArrow()
-        files = [WrittenFile.from_json(text) for text in told["file"].to_pylist() if text]
-        return sum(told["rows"].to_pylist()), files
+            manifest = self._source.frame.mapInArrow(task, MANIFEST_DDL).toArrow()
+        files = [WrittenFile.from_json(text) for text in manifest["file"].to_pylist() if text]
+        return sum(manifest["rows"].to_pylist()), files
 
     def _add(self, folder: Path, files: Sequence[WrittenFile], parted: tuple[str, ...]) -> None:
         """One commit to the table as it is now."""
@@ -253,8 +253,8 @@ def _said(commit: Commit, files: Sequence[WrittenFile]) -> CommitProperties:
         "numOutputRows": str(sum(file.rows for file in files)),
         "numOutputBytes": str(sum(file.size for file in files)),
     }
-    told = {"userMetadata": commit.user_metadata, "operationMetrics": counted}
-    return CommitProperties(custom_metadata=told, max_commit_retries=0)
+    metadata = {"userMetadata": commit.user_metadata, "operationMetrics": counted}
+    return CommitProperties(custom_metadata=metadata, max_commit_retries=0)
 
 
 def _added(files: Sequence[WrittenFile]) -> list[AddAction]:
@@ -277,11 +277,11 @@ def remove_others(folder: Path, commit: Commit, kept: Sequence[WrittenFile]) -> 
     keep = {file.path for file in kept}
     place, root = fs.FileSystem.from_uri(folder.as_uri())
     mark = prefix(commit)
-    for found in place.get_file_info(fs.FileSelector(root, recursive=True, allow_not_found=True)):
-        path = found.path.removeprefix(root).lstrip("/")
-        if found.base_name.startswith(mark) and path not in keep:
+    for file in place.get_file_info(fs.FileSelector(root, recursive=True, allow_not_found=True)):
+        path = file.path.removeprefix(root).lstrip("/")
+        if file.base_name.startswith(mark) and path not in keep:
             with suppress(OSError):
-                place.delete_file(found.path)
+                place.delete_file(file.path)
 
 
 def remove_uncommitted(target: Target, commit: Commit, version: int) -> None:

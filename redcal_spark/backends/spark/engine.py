@@ -6,12 +6,11 @@ Only DataFrames, `mapInArrow`, writes and reads: classic Spark, Spark Connect an
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from redcal_spark.algorithms.engine import Region
 from redcal_spark.backends.counters import Pass
 from redcal_spark.backends.local.engine import LocalEngine
-from redcal_spark.backends.spark.lazy import LazyEngine, blocks_at_driver, scans_of
+from redcal_spark.backends.spark.lazy import LazyEngine, Room, blocks_at_driver, scans_of
 from redcal_spark.backends.spark.stored_blocks import Stored, added_up
 from redcal_spark.backends.spark.tasks import Keep
 from redcal_spark.core.additive import Array
@@ -22,20 +21,6 @@ from redcal_spark.core.kernel import Rules, no_events
 from redcal_spark.core.metrics import Totals
 from redcal_spark.core.patches import Patch
 from redcal_spark.core.sums import GapSums, Residuals, Sums
-
-
-@dataclass(frozen=True)
-class Room:
-    """What the driver may hold, and what is worth holding.
-
-    rows: so many at most. large: rows of the smallest event that a round may choose. weight: of a
-    row, on average.
-    """
-
-    rows: int
-    large: int
-    threads: int | None = None
-    weight: float = 1.0
 
 
 class SparkEngine:
@@ -109,9 +94,7 @@ class SparkEngine:
                 self._stored.written,
                 self._stored.rules,
                 self.rows,
-                self._room.rows,
-                self._room.large,
-                self._room.threads,
+                self._room,
                 totals,
                 self._stored.scratch.counters,
             )
@@ -150,7 +133,7 @@ class SparkEngine:
         scratch, rules = self._stored.scratch, self._stored.rules
         with scratch.counters.timed("event") as made:
             written = self._stored.keep(keep, made)
-            made.rows = written.told.rows["fit"]
+            made.rows = written.manifest.rows["fit"]
         if made.rows > self._room.rows:
             return _Frozen(Stored(scratch, written, rules, round), self._closed)
         blocks = blocks_at_driver(written, "fit", None, self._room.threads)
@@ -222,7 +205,8 @@ class _Frozen(_Everywhere):
     def __init__(self, stored: Stored, closed: Callable[[Sequence[Patch]], None]):
         super().__init__(stored, closed)
         self._patches: list[Patch] = []
-        self._sums = Sums.from_arrays(added_up(stored.written.told.statistics, Pass("")), "sum_")
+        statistics = stored.written.manifest.statistics
+        self._sums = Sums.from_arrays(added_up(statistics, Pass("")), "sum_")
 
     def sums(self) -> Sums:
         return self._sums  # before its first patch, as Algorithm 2 wants them

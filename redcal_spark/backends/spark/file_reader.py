@@ -46,12 +46,12 @@ class FilePart:
 class FileReader:
     """Reads the files of a task. parts: by the task's number, which is what comes to it.
 
-    schema: of the rows. told: columns that are not in files; parts have their values.
+    schema: of the rows. partitions: columns that are not in files; parts have their values.
     options: where an object store is; who asks is the worker's own business.
     """
 
     schema: pa.Schema
-    told: tuple[str, ...]
+    partitions: tuple[str, ...]
     parts: tuple[tuple[FilePart, ...], ...]
     options: Options = ()
 
@@ -62,8 +62,8 @@ class FileReader:
                 yield from put_together(rows)
 
     def _read(self, part: FilePart) -> Iterator[pa.RecordBatch]:
-        stored = pa.schema([field for field in self.schema if field.name not in self.told])
-        values = dict(zip(self.told, part.values, strict=True))
+        stored = pa.schema([field for field in self.schema if field.name not in self.partitions])
+        values = dict(zip(self.partitions, part.values, strict=True))
         with opened(part.path, part.size, self.options) as file:
             there = stored_columns(file, stored)
             groups = groups_within(file.metadata, part)
@@ -143,14 +143,14 @@ def groups_within(metadata: pq.FileMetaData, part: FilePart) -> list[int]:
 
     By rows: pyarrow ends the process if it is asked where in a file that was tampered with.
     """
-    found, before = [], 0
+    groups, before = [], 0
     for i in range(metadata.num_row_groups):
         rows = metadata.row_group(i).num_rows
         middle = part.size * (2 * before + rows) // (2 * max(1, metadata.num_rows))
         if part.start <= min(max(0, middle), part.size - 1) < part.end:
-            found.append(i)
+            groups.append(i)
         before += rows
-    return found
+    return groups
 
 
 def _in_words(err: BaseException) -> str:

@@ -23,7 +23,7 @@ from redcal_spark.backends.spark.tasks import ApplyTask, ProblemsTask, dense_bat
 from redcal_spark.core.arrow import empty_batch
 from redcal_spark.core.columns import Columns, Layout, plan
 from redcal_spark.core.fitted import Fitted
-from redcal_spark.core.output_columns import OutputNames
+from redcal_spark.core.output_columns import Extension, OutputNames
 from redcal_spark.core.reading import BadRows
 from redcal_spark.core.roles import UNKNOWN, Roles
 from redcal_spark.errors import InputError
@@ -139,9 +139,8 @@ def apply_task(
         *(StructField(f.name, from_arrow_type(f.type), True) for f in list(new)[len(kept) :]),
     ]
     ship_package(frame.sparkSession)
-    log, columns = tuple(fitted.log), tuple(frame.columns)
-    task = ApplyTask(layout, fitted.rules, log, columns, names, skip, vectors(frame), roles)
-    return task, fields
+    extension = Extension(layout, fitted.rules, tuple(fitted.log), names, skip, roles)
+    return ApplyTask(extension, tuple(frame.columns), vectors(frame)), fields
 
 
 def problems_of(frame: DataFrame, layout: Layout) -> BadRows:

@@ -52,8 +52,8 @@ def _hadoop() -> str:
     """The version of Hadoop that came with PySpark; none after `spark-submit`, from a zip file."""
     jars = Path(pyspark.__file__).parent / "jars"
     there = jars.iterdir() if jars.is_dir() else ()
-    found = (re.search(r"hadoop-client-api-([\d.]+)\.jar", jar.name) for jar in there)
-    return next((match[1] for match in found if match), "")
+    matches = (re.search(r"hadoop-client-api-([\d.]+)\.jar", jar.name) for jar in there)
+    return next((match[1] for match in matches if match), "")
 
 
 def _packages() -> list[str]:

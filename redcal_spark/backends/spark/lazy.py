@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
-from redcal_spark.backends.allocator import give_back
 from redcal_spark.backends.counters import Counters
 from redcal_spark.backends.local.engine import LocalEngine
 from redcal_spark.backends.local.region import LocalRegion
 from redcal_spark.backends.spark.written import Written
-from redcal_spark.backends.threads import ordered
+from redcal_spark.backends.threads import give_back, ordered
 from redcal_spark.core.blocks import Block
 from redcal_spark.core.events import Disagreement
 from redcal_spark.core.fixed_point import Ints
@@ -31,31 +31,40 @@ log = logging.getLogger(__name__)
 PART = 65_536  # rows that the driver keeps in one piece
 
 
-class LazyEngine:
-    """The groups that were taken over, in memory, and the counts of those that were not.
+@dataclass(frozen=True)
+class Room:
+    """What the driver may hold, and what is worth holding.
 
-    most: rows that the driver may hold. large: rows that make an event worth a round.
+    rows: so many at most. large: rows of the smallest event that a round may choose. weight: of a
+    row, on average.
     """
+
+    rows: int
+    large: int
+    threads: int | None = None
+    weight: float = 1.0
+
+
+class LazyEngine:
+    """The groups that were taken over, in memory, and the counts of those that were not."""
 
     def __init__(
         self,
         written: Written,
         rules: Rules,
         rows: int,
-        most: int,
-        large: int,
-        threads: int | None = None,
+        room: Room,
         totals: Totals | None = None,
         counters: Counters | None = None,
     ):
-        groups = written.told.groups(rules)
-        self._written, self._rules, self._threads = written, rules, threads
-        self._most, self._large = most, large
+        groups = written.manifest.groups(rules)
+        self._written, self._rules, self._threads = written, rules, room.threads
+        self._most, self._large = room.rows, room.large
         self._counters = counters or Counters()
         self._grouping = Grouping(rules)
         self._rows, self._counts = groups.rows, groups.counts  # of what was not taken over yet
         self._left: Ints = self._counts.sum(axis=0)
-        self.held = LocalEngine((), rows, rules, threads, totals)
+        self.held = LocalEngine((), rows, rules, room.threads, totals)
 
     def disagreements(self) -> list[Ints]:
         left = self._grouping.by_loss(self._left)

@@ -17,10 +17,10 @@ from redcal_spark.backends.local.backend import LocalScan
 from redcal_spark.backends.spark.budget import budget_of
 from redcal_spark.backends.spark.cell_tasks import EffectsTask, FoldTask
 from redcal_spark.backends.spark.cells import DDL, KINDS
-from redcal_spark.backends.spark.engine import Room, SparkEngine
-from redcal_spark.backends.spark.lazy import blocks_at_driver, scans_of
-from redcal_spark.backends.spark.parallelism import cores
+from redcal_spark.backends.spark.engine import SparkEngine
+from redcal_spark.backends.spark.lazy import Room, blocks_at_driver, scans_of
 from redcal_spark.backends.spark.scratch import LARGE, Scratch, Statistics, merged
+from redcal_spark.backends.spark.session import cores
 from redcal_spark.backends.spark.ship import ship_package
 from redcal_spark.backends.spark.source import Source, frame_source
 from redcal_spark.backends.spark.stored_blocks import Stored
@@ -89,9 +89,9 @@ class SparkScan:
             else frame_source(rows, columns_read(layout.columns, split))
         )
         self.gathered = ScanResult.nothing(scanner.rules, layout.n_classes)
-        told = Statistics("scan", len(pack(*gathered_parts(self.gathered))))
+        statistics = Statistics("scan", len(pack(*gathered_parts(self.gathered))))
         frame = source.frame
-        if told.bytes >= LARGE:  # they grow with the tasks, whatever the input is split into
+        if statistics.bytes >= LARGE:  # they grow with the tasks, whatever the input is split into
             frame = frame.coalesce(TASKS_A_CORE * cores(scratch.spark))
         with scratch.watched(tell, total) as watch:
             reader = watch.rows(source.reader)
@@ -99,9 +99,9 @@ class SparkScan:
                 lambda sink: frame.mapInArrow(
                     ScanTask(scanner, source.names, source.vectors, reader, sink), DDL
                 ),
-                told,
+                statistics,
             )
-        for data in self.written.told.statistics:
+        for data in self.written.manifest.statistics:
             self.gathered.merge(gathered_of(*unpack(data)))
         self._collected: set[str] = set()
         scratch.counters.scratch_bytes += self.bytes
@@ -109,7 +109,7 @@ class SparkScan:
 
     @property
     def bytes(self) -> int:
-        return self.written.told.bytes.total()
+        return self.written.manifest.bytes.total()
 
     @property
     def row_bytes(self) -> int:
@@ -145,7 +145,7 @@ class SparkScan:
         return SparkEngine(stored, fit.rows, room, grouped=self._grouped, totals=totals)
 
     def patch_effects(self, pair: Fitted) -> list[PatchEffect]:
-        if self.written.told.bytes["holdout"] <= min(self.driver_budget, DRIVER_BUDGET):
+        if self.written.manifest.bytes["holdout"] <= min(self.driver_budget, DRIVER_BUDGET):
             return self._at_the_driver(("holdout",)).patch_effects(pair)
         task = pair.rules, tuple(pair.log), self.gathered.holdout.totals.heaviest
         frame = self.written.passed(lambda cells: EffectsTask(*task, cells), ("holdout",))
@@ -166,13 +166,13 @@ class SparkScan:
                 with self.scratch.counters.timed("collect") as made:
                     blocks = blocks_at_driver(self.written, kind, None, self.threads)
                     made.rows = sum(block.rows for block in blocks)
-                    made.bytes = self.written.told.bytes[kind]
+                    made.bytes = self.written.manifest.bytes[kind]
                 part.scans = scans_of(blocks, self._rules, self.threads)
         return LocalScan(self.gathered, self.layout, self.threads)
 
     def halves(self, level: int) -> tuple[Scan, ...]:
         """At the driver, if both fit there; else where the rows are, in blocks of their own."""
-        if level == 0 and self.written.told.bytes["fit"] <= self.driver_budget:
+        if level == 0 and self.written.manifest.bytes["fit"] <= self.driver_budget:
             return self._here(self.written).halves(level)
         halves = [self._half(fold, level) for fold in FOLDS]
         if sum(half.bytes for half in halves) > self.driver_budget:
@@ -221,26 +221,26 @@ class SparkScan:
         """The one pass after the fit: at the driver if that takes no job, else where rows are."""
         parts = self.gathered.parts
         kinds = [name for name in parts if name != "fit" or seen is None]
-        size = sum(self.written.told.bytes[kind] for kind in kinds)
+        size = sum(self.written.manifest.bytes[kind] for kind in kinds)
         if size <= min(self.driver_budget, DRIVER_BUDGET):
             here = self._at_the_driver(kinds)
             histories = here.histories(pair, seen)
             self.replayed = here.replayed
             return histories
         histories = {} if seen is None else {"fit": seen}
-        self.replayed = sum(self.written.told.rows[kind] for kind in kinds)
+        self.replayed = sum(self.written.manifest.rows[kind] for kind in kinds)
         heaviest = self.gathered.holdout.totals.heaviest
         pairing = Holdout(self.layout.label == "vector", heaviest)
         cut = segments(pair.log, self.gathered.fit.counted)
         patches = tuple(tuple(segment) for segment in cut)
         nothing = Totals.none(pair.rules, self.layout.n_classes)
-        told = Statistics("changes", len(cut) * len(kinds) * len(pack_changes([nothing])))
+        statistics = Statistics("changes", len(cut) * len(kinds) * len(pack_changes([nothing])))
         changes: dict[str, list[list[Totals]]] = {name: [] for name in kinds}
         with self.scratch.passing("holdout", size) as watch:
             frame = self.written.passed(
                 lambda cells: HistoryTask(pair.rules, patches, pairing, watch.cells(cells)), kinds
             )
-            for kind, data in self.scratch.collected(merged(frame, told)):
+            for kind, data in self.scratch.collected(merged(frame, statistics)):
                 changes[kind].append(unpack_changes(data))
         for kind in kinds:
             summed, holdout = added(changes[kind], len(cut)), pairing if kind == "holdout" else None

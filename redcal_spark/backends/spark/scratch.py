@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 
 from redcal_spark.backends.counters import Counters
-from redcal_spark.backends.location import Location, told
+from redcal_spark.backends.location import Location, error_line
 from redcal_spark.backends.names import quoted
 from redcal_spark.backends.object_stores import Options
 from redcal_spark.backends.processes import start_of
@@ -35,7 +35,7 @@ from redcal_spark.backends.spark.errors import over_scratch, workers_in_words
 from redcal_spark.backends.spark.ship import ship_package
 from redcal_spark.backends.spark.statistics import Kind, MergeTask
 from redcal_spark.backends.spark.watch import Tell, Watch
-from redcal_spark.backends.spark.written import Told, Written, WrittenFiles, WrittenRows
+from redcal_spark.backends.spark.written import Manifest, Written, WrittenFiles, WrittenRows
 from redcal_spark.config.addresses import ADDRESS, in_hadoop, scheme_of
 from redcal_spark.errors import UsageError
 from redcal_spark.settings import setting
@@ -102,7 +102,7 @@ class Scratch:
         """How far a pass over so many bytes of cells is."""
         return self.watched(lambda done: self.counters.heard(name, done, size), size)
 
-    def write(self, job: Callable[[SinkOf], DataFrame], told: Statistics) -> Written:
+    def write(self, job: Callable[[SinkOf], DataFrame], statistics: Statistics) -> Written:
         """Write what the tasks of a job put into the sink that it is given.
 
         What they say of it comes from the same committed write: a task that was tried twice counts
@@ -112,11 +112,12 @@ class Scratch:
         if self.direct:
             os.makedirs(place)
             with over_scratch(place, self.name, from_input=len(self._made) == 1):
-                rows = list(self._collected(merged(job(SinkOf(place)), told)))
-            return WrittenFiles(self.spark, place, Told(rows))
+                rows = list(self._collected(merged(job(SinkOf(place)), statistics)))
+            return WrittenFiles(self.spark, place, Manifest(rows))
         frame = self._written(job(SinkOf()), place)
         small = frame.where(~col("kind").isin(list(KINDS)))
-        return WrittenRows(frame, self.collected, Told(self.collected(merged(small, told))))
+        manifest = Manifest(self.collected(merged(small, statistics)))
+        return WrittenRows(frame, self.collected, manifest)
 
     def _written(self, frame: DataFrame, place: str) -> DataFrame:
         """Write blocks and read them back with a known schema; nothing is computed twice."""
@@ -191,7 +192,8 @@ class Scratch:
                 Location(folder, self._options).remove()
                 return
             except OSError as err:
-                log.warning("%s: only emptied: this process cannot reach it: %s", folder, told(err))
+                why = error_line(err)
+                log.warning("%s: only emptied: this process cannot reach it: %s", folder, why)
         # Not visible from here: empty it through Spark.
         nothing = self.spark.createDataFrame([], DDL)
         for part in parts:
@@ -225,7 +227,7 @@ class Scratch:
             for name in dead:
                 root.below(name).remove()
         except OSError as err:
-            log.warning("%s: runs that died may have left files: %s", root.name, told(err))
+            log.warning("%s: runs that died may have left files: %s", root.name, error_line(err))
             return []
         return dead
 
@@ -276,12 +278,12 @@ def shared(spark: SparkSession, place: str, name: str) -> bool:
             folder.parent.rmdir()
 
 
-def merged(frame: DataFrame, told: Statistics) -> DataFrame:
+def merged(frame: DataFrame, statistics: Statistics) -> DataFrame:
     """What tasks say, added up on workers where it is much: the driver's memory is not theirs."""
-    if told.bytes < LARGE:
+    if statistics.bytes < LARGE:
         return frame
-    parts = max(1, min(8, TOGETHER // told.bytes))
-    return frame.repartition(parts, "portion").mapInArrow(MergeTask(told.kind), DDL)
+    parts = max(1, min(8, TOGETHER // statistics.bytes))
+    return frame.repartition(parts, "portion").mapInArrow(MergeTask(statistics.kind), DDL)
 
 
 def run_name() -> str:

@@ -9,7 +9,9 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
+from weakref import WeakKeyDictionary
 
+import pyarrow.compute as pc
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -36,6 +38,9 @@ LOCAL = {
 
 PATIENCE = 15.0  # seconds for a server to answer; PySpark alone would ask for ten minutes
 DELTA = ("spark.sql.extensions", "spark.sql.catalog.spark_catalog")
+MANY = 1 << 14  # rows, so that no core is left without one
+
+_cores: WeakKeyDictionary[SparkSession, int] = WeakKeyDictionary()
 
 
 def get_session(**settings: str) -> SparkSession:
@@ -207,3 +212,14 @@ def _quiet() -> Iterator[str]:
                 os.close(own)
             with contextlib.suppress(OSError):  # Windows keeps what is open
                 os.unlink(file.name)
+
+
+def cores(spark: SparkSession) -> int:
+    """The partitions that Spark makes unasked: one per core. Looked up once a session.
+
+    Spark Connect has no other way to ask.
+    """
+    if spark not in _cores:
+        parts = spark.range(0, MANY).selectExpr("spark_partition_id() AS part").toArrow()
+        _cores[spark] = max(1, pc.count_distinct(parts["part"]).as_py())
+    return _cores[spark]

@@ -45,12 +45,12 @@ def _workers_have_it(spark: SparkSession) -> bool:
     """Whether all workers that answer can import the package that the driver has."""
     try:
         frame = spark.range(0, PROBES, 1, PROBES).mapInArrow(_look(), "digest string")
-        found = {row[0] for row in frame.collect()}
+        digests = {row[0] for row in frame.collect()}
     except Exception as err:
         if not is_sparks(err):
             raise
         return False  # the first job that needs it tells what is wrong with the workers
-    return found == {digest()}
+    return digests == {digest()}
 
 
 def _look() -> Callable[[Iterator[Any]], Iterator[Any]]:

@@ -24,7 +24,7 @@ from pyspark.sql.functions import col, expr
 from redcal_spark.backends.comments import UNSAID, Comments
 from redcal_spark.backends.local.folders import missing_folders, remove_empty
 from redcal_spark.backends.local.store import DeltaRsStore
-from redcal_spark.backends.location import told
+from redcal_spark.backends.location import error_line
 from redcal_spark.backends.names import Place, quoted
 from redcal_spark.backends.object_stores import Options
 from redcal_spark.backends.spark.catalog import commented, described
@@ -112,7 +112,7 @@ class SparkSmallTables:
                 seen = self.spark.read.text(in_hadoop(probe.uri)).schema
                 self._shared[above] = bool(seen)
             except OSError as err:
-                log.info("%s: this process cannot reach it: %s", above, told(err))
+                log.info("%s: this process cannot reach it: %s", above, error_line(err))
                 self._shared[above] = False
             except Exception as err:
                 if not is_sparks(err):
@@ -166,8 +166,8 @@ class SparkSmallTables:
         text = "{source}".join(part.replace("{", "{{").replace("}", "}}") for part in (head, tail))
 
         def merge() -> int:
-            told = self.spark.sql(text, source=source).collect()
-            return int(told[0].asDict().get("num_affected_rows", 0)) if told else 0
+            answer = self.spark.sql(text, source=source).collect()
+            return int(answer[0].asDict().get("num_affected_rows", 0)) if answer else 0
 
         try:
             with explained(partial(unwritten, name)):
@@ -251,7 +251,7 @@ class SparkSmallTables:
         remove_folder(place.name)
         remove_empty(self._made.pop(name, []))
 
-    def _create(self, place: Place, name: str, empty: DataFrame, said: Comments = UNSAID) -> None:
+    def _create(self, place: Place, name: str, empty: DataFrame, said: Comments) -> None:
         """An empty table, unless someone else has made it meanwhile."""
         if place.is_path:
             said = UNSAID

@@ -11,8 +11,9 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from redcal_spark.backends.spark.cells import CELLS, GROUPS, Batches, add_groups, row, unpack_groups
+from redcal_spark.backends.spark.cells import CELLS, GROUPS, add_groups, row, unpack_groups
 from redcal_spark.backends.spark.tasks import add_up
+from redcal_spark.core.arrow import Batches
 from redcal_spark.core.packing import (
     gathered_of,
     gathered_parts,

@@ -18,7 +18,6 @@ from pyspark.sql.functions import col, lit
 
 from redcal_spark.backends.comments import UNSAID, Comments
 from redcal_spark.backends.delta_protocol import UnsupportedTable
-from redcal_spark.backends.delta_types import unstorable
 from redcal_spark.backends.inputs import Side, joined_name
 from redcal_spark.backends.local.delta_read import DeltaRsTable
 from redcal_spark.backends.local.files import FileTable
@@ -28,16 +27,16 @@ from redcal_spark.backends.location import Location
 from redcal_spark.backends.names import Place, problem_of_target, quoted
 from redcal_spark.backends.spark.catalog import commented, described, overwrite_rows, said_of
 from redcal_spark.backends.spark.errors import message_of
-from redcal_spark.backends.spark.files import frame_of_files
 from redcal_spark.backends.spark.join import join_frames
-from redcal_spark.backends.spark.locations import at_location
 from redcal_spark.backends.spark.merge import cluster, merge_rows
 from redcal_spark.backends.spark.small_tables import OUT_OF_REACH, SparkSmallTables
 from redcal_spark.backends.spark.tables import (
     SparkTable,
     again,
+    at_location,
     explained,
     frame_of,
+    frame_of_files,
     unread,
     unwritten,
 )
@@ -53,7 +52,6 @@ from redcal_spark.backends.store import (
     Mode,
     just_written,
     version_at,
-    version_just_written,
 )
 from redcal_spark.backends.target import RUN_ID, Existing, Target, check_rows
 from redcal_spark.config.addresses import canonical
@@ -62,8 +60,6 @@ from redcal_spark.errors import InputError
 
 class SparkStore(SparkSmallTables):
     """Tables are paths that the workers see, or names in the catalog."""
-
-    name = "spark"
 
     def open(
         self,
@@ -156,8 +152,8 @@ class SparkStore(SparkSmallTables):
             entries = self.spark.sql(f"DESCRIBE HISTORY {place.sql}").select("version", "timestamp")
             # Spark gives local times without a zone
             versions = [(int(v), time.astimezone(UTC)) for v, time in entries.collect()]
-            found = self.spark.sql(f"DESCRIBE DETAIL {place.sql}")
-            detail = found.select("id", "location").collect()[0]
+            details = self.spark.sql(f"DESCRIBE DETAIL {place.sql}")
+            detail = details.select("id", "location").collect()[0]
         newest = max(v for v, _ in versions)
         if version is None:
             chosen = newest
@@ -197,9 +193,6 @@ class SparkStore(SparkSmallTables):
             return self._local.check_target(name, key) if key != "output.table" else None
         return None
 
-    def check_schema(self, schema: pa.Schema) -> list[str]:
-        return unstorable(schema)
-
     def write(
         self,
         name: str,
@@ -220,7 +213,7 @@ class SparkStore(SparkSmallTables):
         return self.write_frame(name, rows, mode, commit, evolve=evolve)
 
     def write_frame(
-        self, name: str, frame: DataFrame, mode: Mode, commit: Commit, *, evolve: bool = False
+        self, name: str, frame: DataFrame, mode: Mode, commit: Commit, *, evolve: bool
     ) -> int:
         """Write a frame as one version. A repeat of the same phase of a run is skipped by Delta.
 
@@ -236,7 +229,7 @@ class SparkStore(SparkSmallTables):
             writer = writer.option("mergeSchema", "true")
         self._save(writer, place, name, commit)
         self._columns[place.sql] = {*frame.columns}
-        return version_just_written(self, name, commit)
+        return just_written(self, name, commit)[0]
 
     def _writer(self, frame: DataFrame, mode: Mode, commit: Commit) -> DataFrameWriter:
         return frame.write.format("delta").mode(mode).options(**said_of(commit))

@@ -37,7 +37,7 @@ class Stored:
     @property
     def groups(self) -> Groups:
         """Of the rows as they were written."""
-        return self.written.told.groups(self.rules)
+        return self.written.manifest.groups(self.rules)
 
     def ask(self, question: Question, model: int = 0) -> dict[str, Array]:
         """One pass: statistics of the rows as patched so far."""
@@ -52,7 +52,7 @@ class Stored:
         return total
 
     def _passing(self, name: str) -> Watch:
-        return self.scratch.passing(name, self.written.told.bytes["fit"])
+        return self.scratch.passing(name, self.written.manifest.bytes["fit"])
 
     @property
     def _sums(self) -> Statistics:
@@ -82,7 +82,7 @@ class Stored:
                 ),
                 self._sums,
             )
-        made.bytes = written.told.bytes.total()
+        made.bytes = written.manifest.bytes.total()
         self.scratch.counters.scratch_bytes += made.bytes
         return written
 
@@ -93,7 +93,7 @@ class Stored:
             if keep == "all" and self.pending:
                 self.round = self.pending[-1].round  # inside a round its event stays frozen
             self.pending = []
-            statistics = added_up(self.written.told.statistics, made)
+            statistics = added_up(self.written.manifest.statistics, made)
         self._rewrite_cost = made.seconds
         self._wasted, self._quickest = 0.0, None
         return statistics

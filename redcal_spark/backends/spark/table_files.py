@@ -27,15 +27,16 @@ NULL = "__HIVE_DEFAULT_PARTITION__"
 
 @dataclass(frozen=True)
 class TableFiles:
-    """parts: every file as a whole. told: columns that are not in files; parts have their values.
+    """The files themselves, and what is known of them.
 
-    by_folders: the names of folders are partitions, as Spark guesses; else a log says all.
+    parts: every file as a whole. partitions: columns that are not in files; parts have their
+    values. by_folders: the names of folders are partitions, as Spark guesses; else a log says all.
     options: of an object store, with which this process reaches it.
     """
 
     folder: str
     parts: tuple[FilePart, ...]
-    told: tuple[str, ...]
+    partitions: tuple[str, ...]
     by_folders: bool
     options: Options = field(default=(), repr=False)
 
@@ -68,19 +69,19 @@ def table_files(table: SparkTable, schema: pa.Schema) -> TableFiles | str:
 
 
 def _of_delta(table: DeltaRsTable, schema: pa.Schema) -> TableFiles | str:
-    if (odd := table.odd) is not None:
+    files, place = table.files, table.place
+    if (odd := files.odd) is not None:
         return odd
-    values = {name: array for name, array in table.parted.items() if name in schema.names}
+    values = {name: array for name, array in files.parted.items() if name in schema.names}
     for name in values:
         if not _may_part(schema.field(name).type):
             return f"it is partitioned by {name!r}, of type {schema.field(name).type}"
     typed = [array.cast(schema.field(name).type).to_pylist() for name, array in values.items()]
-    rows = zip(*typed, strict=True) if typed else iter([()] * len(table.sizes))
+    rows = zip(*typed, strict=True) if typed else iter([()] * len(files.sizes))
     parts = [
-        FilePart(path, size, 0, size, tuple(row))
-        for path, size, row in zip(table.files(), table.sizes, rows, strict=True)
+        FilePart(place.shown(path), size, 0, size, tuple(row))
+        for path, size, row in zip(files.paths, files.sizes, rows, strict=True)
     ]
-    place = table.place
     folder = place.uri if place.is_address else os.path.realpath(table.name)
     return TableFiles(folder, tuple(parts), tuple(values), False, _options(place))
 
@@ -93,21 +94,21 @@ def _of_folder(table: FileTable, schema: pa.Schema) -> TableFiles | str:
     with ThreadPoolExecutor(8) as threads:
         sizes = list(threads.map(place.size, paths))
     files = [place.shown(path if place.is_address else Path(path).absolute()) for path in paths]
-    told = tuple(name for name in schema.names if any(name in each for each in folders))
+    partitions = tuple(name for name in schema.names if any(name in each for each in folders))
     wanted = {name.casefold() for name in schema.names}
     parts = []
     for file, each, size in zip(files, folders, sizes, strict=True):
-        if {name.casefold() for name in each} & wanted != {name.casefold() for name in told}:
+        if {name.casefold() for name in each} & wanted != {name.casefold() for name in partitions}:
             return f"the folders of {file} name other columns than those of other files"
         values = []
-        for name in told:
+        for name in partitions:
             value = _value(each.get(name, ""), schema.field(name).type)
             if value is NotImplemented:
                 return f"{file}: nobody here knows what the folder says of {name!r}"
             values.append(value)
         parts.append(FilePart(file, size, 0, size, tuple(values)))
     folder = place.uri if place.is_address else os.path.abspath(table.name)
-    return TableFiles(folder, tuple(parts), told, True, _options(place))
+    return TableFiles(folder, tuple(parts), partitions, True, _options(place))
 
 
 def _options(place: Location) -> Options:

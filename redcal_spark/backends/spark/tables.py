@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import unquote
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import (
     ArrayType,
@@ -24,7 +27,7 @@ from pyspark.sql.types import (
 from redcal_spark.backends.delta_types import delta_schema
 from redcal_spark.backends.local.delta_read import DeltaRsTable
 from redcal_spark.backends.local.files import FileTable
-from redcal_spark.backends.names import quoted
+from redcal_spark.backends.names import Place, quoted
 from redcal_spark.backends.retries import retried
 from redcal_spark.backends.spark.errors import UNREADABLE, is_sparks, message_of, of_a_disk
 from redcal_spark.backends.spark.frames import arrow_schema
@@ -39,6 +42,9 @@ BY_BYTES = "UTF8_BINARY"  # the collation of all texts that are not given anothe
 CONFLICT = re.compile(
     r"DELTA_(CONCURRENT|METADATA_CHANGED|PROTOCOL_CHANGED)|delta\.exceptions\.Concurrent"
 )
+# Other catalogs may hide rows or columns from some users.
+OWN = "spark_catalog"
+Open = Callable[[str, int], tuple[DeltaRsTable | None, InputError | None]]
 
 
 class SparkTable:
@@ -134,6 +140,30 @@ class SparkTable:
         return RunError(f"{self.name}: {text}")
 
 
+def at_location(
+    spark: SparkSession, place: Place, location: str, identity: Mapping[str, Any], open_: Open
+) -> tuple[DeltaRsTable | None, str]:
+    """A table of Spark's own catalog, opened at its location; or why it is not.
+
+    It is the same one if its log has the same id.
+    """
+    path = unquote(re.sub("^file:(//)?", "", location))
+    here = location.startswith("file:") and Path(path, "_delta_log").is_dir()
+    if not here or _catalog(spark, place) != OWN:
+        return None, f"it is a table of a catalog, at {location}"
+    table, why = open_(path, identity["version"])
+    if table is None or table.identity()["id"] != identity["id"]:
+        return None, f"this process cannot read {path}: {why or 'another table is there'}"
+    return table, ""
+
+
+def _catalog(spark: SparkSession, place: Place) -> str:
+    parts = place.sql.strip("`").split("`.`")
+    if len(parts) > 2:
+        return parts[0]
+    return str(spark.sql("SELECT current_catalog()").collect()[0][0])
+
+
 def check_collations(name: str, schema: StructType) -> None:
     """Refuse texts with a collation, however deep: open source Delta does not write them."""
     collated = [
@@ -176,7 +206,27 @@ def frame_of(
     return spark.createDataFrame(rows, spark_types(stored))
 
 
-def texts_for_fractions(kinds: StructType) -> StructType:
+def frame_of_files(spark: SparkSession, table: FileTable, separator: str) -> DataFrame:
+    """Parquet and CSV files as a frame: those that this process saw, by the names Spark knows."""
+    place, reader = table.place, spark.read
+    files = [Place(place.shown(file)).absolute.name for file in table.files]
+    root = Place(table.name).absolute.name
+    if table.kind == "parquet":
+        if place.is_dir():
+            reader = reader.option("basePath", root)
+        return reader.parquet(*files)
+    kinds = spark_types(table.schema)
+    if table.folders:
+        reader = reader.option("basePath", root)
+    rows = (
+        reader.schema(_texts_for_fractions(kinds))
+        .options(header=True, sep=separator, multiLine=True, escape='"', mode="FAILFAST")
+        .csv(files)
+    )
+    return rows.select(*(col(quoted(f.name)).cast(f.dataType).alias(f.name) for f in kinds.fields))
+
+
+def _texts_for_fractions(kinds: StructType) -> StructType:
     """For CSV files: Spark's reader knows one way to write infinity, its casts know them all."""
     return StructType(
         [

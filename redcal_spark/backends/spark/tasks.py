@@ -18,7 +18,6 @@ from redcal_spark.backends.spark.cells import (
     AS_ROWS,
     FROM_ROWS,
     STATISTICS,
-    Batches,
     FromFiles,
     FromRows,
     Packer,
@@ -27,13 +26,13 @@ from redcal_spark.backends.spark.cells import (
 )
 from redcal_spark.backends.spark.reports import CountedCells
 from redcal_spark.core.additive import Array
+from redcal_spark.core.arrow import Batches
 from redcal_spark.core.columns import Layout
 from redcal_spark.core.events import Disagreement
 from redcal_spark.core.history import Holdout, Measured, added
 from redcal_spark.core.kernel import Rules, event_counts
 from redcal_spark.core.metrics import Totals
-from redcal_spark.core.output_columns import OutputNames
-from redcal_spark.core.output_columns import added as added_columns
+from redcal_spark.core.output_columns import Extension
 from redcal_spark.core.packing import (
     gathered_parts,
     pack,
@@ -42,7 +41,6 @@ from redcal_spark.core.packing import (
 )
 from redcal_spark.core.patches import Patch
 from redcal_spark.core.reading import BadRows, read
-from redcal_spark.core.roles import UNKNOWN, Roles
 from redcal_spark.core.rows import Rows
 from redcal_spark.core.scan import Scanner, ScanResult
 from redcal_spark.core.sums import decision_sums, gap_sums, residuals, sums
@@ -212,34 +210,20 @@ class HistoryTask:
 class ApplyTask:
     """Rows with their reconciled scores and actions: a pure map. reader: as of `ScanTask`."""
 
-    layout: Layout
-    rules: Rules
-    log: tuple[Patch, ...]
+    extension: Extension
     names: tuple[str, ...]  # of the columns, which travel without
-    new: OutputNames
-    skip: bool
     vectors: tuple[str, ...] = ()
-    roles: Roles = UNKNOWN
     reader: Reader | None = None
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         for batch in pieces(batches) if self.reader is None else self.reader(batches):
             problems = BadRows()
             named = batch.rename_columns(self.names)
-            new = added_columns(
-                dense_batch(named, self.vectors),
-                self.layout,
-                self.rules,
-                self.log,
-                self.new,
-                problems,
-                None,  # a task cannot know the numbers of its rows
-                self.skip,
-                self.roles,
-            )
-            if not self.skip:
+            # a task cannot know the numbers of its rows
+            new = self.extension.columns(dense_batch(named, self.vectors), problems, start=None)
+            if not self.extension.skip:
                 problems.raise_if_any("the data", "\n  (in one batch; others may have more)")
-            rows = new.beside(named, self.new)
+            rows = new.beside(named, self.extension.names)
             if rows.num_rows:
                 yield rows
 

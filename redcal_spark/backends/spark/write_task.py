@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, date, datetime
@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from redcal_spark.core.arrow import Batches
 from redcal_spark.errors import InputError
 
 FILE_BYTES = 256 * 2**20  # a file is closed when it is larger
@@ -36,7 +37,6 @@ MAX_FOLDER = 250  # signs of a folder's name; file systems take 255
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 ENDING = ".snappy.parquet"
 
-Batches = Iterable[pa.RecordBatch]
 MANIFEST = pa.schema([("rows", pa.int64()), ("file", pa.string())])
 MANIFEST_DDL = "rows bigint, file string"
 
@@ -190,8 +190,8 @@ class Files:
         del self._open[key]
         size = self._fs.get_file_info(f"{self._folder}/{file.path}").size
         now = time.time_ns() // 1_000_000
-        told = file.stats.to_json()
-        self._done.append(WrittenFile(file.path, size, file.stats.rows, file.partition, told, now))
+        stats = file.stats.to_json()
+        self._done.append(WrittenFile(file.path, size, file.stats.rows, file.partition, stats, now))
 
 
 # --- partitions -----------------------------------------------------------------------------------
@@ -281,8 +281,8 @@ class Statistics:
         known = [name for name in self._names if name in self._ranged and name in self._least]
         least = {name: _shown(self._least[name]) for name in known}
         most = {name: _shown(self._most[name]) for name in known if _whole(self._most[name])}
-        told = {"numRecords": self.rows, "minValues": least, "maxValues": most}
-        return json.dumps(told | {"nullCount": self._nulls}, allow_nan=False)
+        stats = {"numRecords": self.rows, "minValues": least, "maxValues": most}
+        return json.dumps(stats | {"nullCount": self._nulls}, allow_nan=False)
 
 
 def _has_range(kind: pa.DataType) -> bool:

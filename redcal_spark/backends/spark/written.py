@@ -18,7 +18,6 @@ from redcal_spark.backends.spark.cells import (
     GROUPS,
     PORTIONS,
     STATISTICS,
-    Batches,
     Cell,
     add_groups,
     cells_of,
@@ -27,8 +26,9 @@ from redcal_spark.backends.spark.cells import (
     read_cells,
     unpack_groups,
 )
-from redcal_spark.backends.spark.parallelism import cores
+from redcal_spark.backends.spark.session import cores
 from redcal_spark.backends.spark.tasks import CellSource
+from redcal_spark.core.arrow import Batches
 from redcal_spark.core.groups import Groups
 from redcal_spark.core.kernel import Rules
 
@@ -37,16 +37,16 @@ SHARE = 64 * 2**20  # bytes of cells that a task goes over, at most
 COLLECTED = 128 * 2**20  # bytes of cells that come through the JVM at a time
 
 
-class Told:
+class Manifest:
     """What tasks said of what they wrote: statistics, groups, and where the cells are."""
 
-    def __init__(self, told: Iterable[tuple[str, Any]]):
+    def __init__(self, messages: Iterable[tuple[str, Any]]):
         self.statistics: list[Any] = []
         self.cells: list[Cell] = []
         self.rows: Counter[str] = Counter()
         self.bytes: Counter[str] = Counter()
         self._groups: dict[str, Any] | None = None
-        for kind, data in told:
+        for kind, data in messages:
             if kind == STATISTICS:
                 self.statistics.append(data)
             elif kind == CELLS:
@@ -74,7 +74,7 @@ class Written(Protocol):
     """Blocks in scratch."""
 
     @property
-    def told(self) -> Told: ...
+    def manifest(self) -> Manifest: ...
 
     def passed(self, task: TaskOf, kinds: Sequence[str] = ("fit",)) -> DataFrame:
         """What a task says of the blocks of these kinds; not computed yet."""
@@ -91,10 +91,10 @@ class WrittenFiles:
 
     spark: SparkSession
     folder: str
-    told: Told
+    manifest: Manifest
 
     def passed(self, task: TaskOf, kinds: Sequence[str] = ("fit",)) -> DataFrame:
-        cells = [cell for cell in self.told.cells if cell.kind in kinds]
+        cells = [cell for cell in self.manifest.cells if cell.kind in kinds]
         size = sum(cell.length for cell in cells)
         tasks = max(1, 2 * cores(self.spark))
         source, shares = from_files(self.folder, cells, min(SHARE, size // tasks + 1))
@@ -104,7 +104,7 @@ class WrittenFiles:
         chosen = None if groups is None else set(groups)
         cells = sorted(
             cell
-            for cell in self.told.cells
+            for cell in self.manifest.cells
             if cell.kind == kind and (chosen is None or cell.group in chosen)
         )
         return (data for _, data in read_cells(self.folder, cells))
@@ -116,7 +116,7 @@ class WrittenRows:
 
     frame: DataFrame
     collected: Callable[[DataFrame], Iterator[tuple[str, Any]]] = field(repr=False)
-    told: Told
+    manifest: Manifest
 
     def passed(self, task: TaskOf, kinds: Sequence[str] = ("fit",)) -> DataFrame:
         cells = self.frame.where(col("kind").isin(list(kinds))).select("kind", "data")
@@ -126,7 +126,7 @@ class WrittenRows:
         cells = self.frame.where(col("kind") == kind)
         if groups is not None:
             cells = cells.where(col("group").isin([int(group) for group in groups]))
-        times = min(PORTIONS, -(-self.told.bytes_of(kind, groups) // COLLECTED))
+        times = min(PORTIONS, -(-self.manifest.bytes_of(kind, groups) // COLLECTED))
         for number in range(times):
             some = cells if times == 1 else cells.where(col("portion") % times == number)
             for _, data in self.collected(some):

@@ -265,7 +265,7 @@ def _certified(
         replayed=totals.get("fit"),
         holdout_replayed=totals.get("holdout"),
         rechecked=redone.rechecked,
-        delta=job.reconciler.delta,
+        delta=job.delta,
         candidates=1 if pair.certificate is None else pair.certificate.candidates,
     )
     for check in certificate.violated:

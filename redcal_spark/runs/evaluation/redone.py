@@ -7,6 +7,7 @@ import warnings
 from dataclasses import dataclass
 from typing import Any
 
+from redcal_spark.backends.inputs import columns_for
 from redcal_spark.backends.store import Table
 from redcal_spark.certificate.patch_checks import recheck
 from redcal_spark.config.load import config_from_tree
@@ -124,12 +125,7 @@ def columns_of(job: Job, row: RunRow) -> Columns:
         own = own or given.score_columns(model)
         plain_list = [own] if isinstance(own, str) else list(own)
         names.append(plain_list[0] if len(plain_list) == 1 else tuple(plain_list))
-    return Columns(
-        *(tuple(names), given.label, given.id, given.classes, given.model_names),
-        weight=given.weight,
-        weight_unit=given.weight_unit,
-        segments=given.segments or (),
-    )
+    return columns_for(given, tuple(names))
 
 
 def redo(job: Job) -> Redone:
@@ -140,7 +136,7 @@ def redo(job: Job) -> Redone:
         points = scan.histories(whole, None)
         rows = scan.rows_at_hand()
         rechecked = None if rows is None else list(recheck(whole, rows))
-        guard, delta = job.config.reconcile.guard, job.reconciler.delta
+        guard, delta = job.config.reconcile.guard, job.delta
         pair, kept = verdict(whole, points, guard, lambda _: None, delta)
         kept = counted(scan, pair, kept)
         roles = Roles(scan.layout, job.split)
