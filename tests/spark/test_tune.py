@@ -22,7 +22,7 @@ from tests.unit.test_tune import ALPHA, table_of, vectors
         (2**28, True, "redcal", 25, False, True),
         (600, True, "redcal", 10**6, False, False),
         pytest.param(600, True, "redcal", 10**6, True, True, marks=pytest.mark.slow),
-        pytest.param(600, False, "redcal", 25, True, True, marks=pytest.mark.slow),
+        pytest.param(600, False, "redcal", 40, True, True, marks=pytest.mark.slow),
         pytest.param(0, True, "redcal", 25, True, False, marks=pytest.mark.slow),
         pytest.param(2**28, True, "dc_then_redcal", 40, True, False, marks=pytest.mark.slow),
         pytest.param(600, True, "dc_then_redcal", 40, True, True, marks=pytest.mark.slow),
