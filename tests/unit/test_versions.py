@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import re
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,7 +18,7 @@ from packaging.requirements import Requirement
 from pyspark.errors import PySparkException
 
 from redcal_spark.backends.comments import Comments
-from redcal_spark.backends.spark import ship, spark_version, tasks
+from redcal_spark.backends.spark import query, ship, spark_version, tasks
 from redcal_spark.backends.spark.arrow_batches import batch_bytes, bytes_of
 from redcal_spark.backends.spark.workers import of_worker
 from redcal_spark.errors import UsageError
@@ -70,6 +73,15 @@ def test_a_driver_without_pandas_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_spark_that_has_no_delta_yet_is_named() -> None:
     assert spark_version.newer_than_delta("4.2.1") == ""
     assert "this is PySpark 4.3.0" in spark_version.newer_than_delta("4.3.0")
+
+
+@pytest.mark.parametrize("form", [dict, json.dumps, str])
+def test_where_a_batch_ended_is_read_in_the_form_of_every_spark(form: Callable[..., Any]) -> None:
+    """A dict, its JSON, or what Python prints of it (4.1)."""
+    ended = {"sourceVersion": 1, "reservoirVersion": 7, "index": -1, "isStartingVersion": False}
+    assert query._version(form(ended)) == 6
+    assert query._version(form(ended | {"index": 3})) == 7
+    assert query._version("None") is None and query._version("KafkaV2[x]") is None
 
 
 def test_the_oldest_spark_is_in_every_build() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import threading
 import time
@@ -45,10 +46,20 @@ def _listened(query: Any, seen: int, listen: Listen) -> int:
 def _version(offset: Any) -> int | None:
     """The version of the source that a batch ended in; the offset names the next one if all of it
     was read."""
-    end = json.loads(offset) if isinstance(offset, str) else offset
+    end = _object(offset) if isinstance(offset, str) else offset
     if not isinstance(end, dict) or "reservoirVersion" not in end:
         return None
     return int(end["reservoirVersion"]) - (int(end["index"]) < 0)
+
+
+def _object(text: str) -> Any:
+    """Of JSON; some PySparks (4.1) hand it over as the text of a Python dict instead."""
+    for read in (json.loads, ast.literal_eval):
+        try:
+            return read(text)
+        except (ValueError, SyntaxError):
+            continue
+    return None
 
 
 def _busy(query: Any) -> bool:
