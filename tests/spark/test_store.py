@@ -189,7 +189,7 @@ def test_columns_and_paths_by_any_name(store: SparkStore, mode: Any) -> None:
     one: Any
     other: Any
     for one, other in ((store, LOCAL), (LOCAL, store)):
-        name = f"./ö d'd/t `{one.name}`; x"
+        name = f"./ö d'd/t `{type(one).__name__}`; x"
         target = Target(table=name, mode=mode, id=id, partition_by=("p'art",))
         one.check_rows(target, rows.schema)
         put(one, target, rows.schema, once(rows), COMMIT)
