@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -77,6 +77,7 @@ def job(
     target: Path,
     losses: LossFamily | None = None,
     work: Backend | None = None,
+    segments: Sequence[str] = (),
     **parameters: Any,
 ) -> Job:
     """The job that the command line would make of a configuration file; in memory unless said."""
@@ -89,6 +90,7 @@ def job(
                 "label": "label",
                 "model_1": "scores_a",
                 "model_2": "scores_b",
+                **({"segments": list(segments)} if segments else {}),
             },
             "losses": {
                 loss.name: {"costs": [list(row) for row in loss.costs]} for loss in losses.losses
