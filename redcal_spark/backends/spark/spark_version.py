@@ -20,7 +20,7 @@ def need_pyspark_4() -> None:
     if find_spec("pandas") is None:  # `mapInArrow` asks for it, though no rows go through it
         raise UsageError(
             "PySpark needs pandas at the driver, and there is none; install it there: pip install "
-            "'pandas>=2.2,<3' (the extra redcal_spark[spark] brings it). Workers need none"
+            "'pandas>=2.2,<3' (the extra redcal-spark[spark] brings it). Workers need none"
         )
 
 
