@@ -236,6 +236,20 @@ def refused(kind: type[Exception], action: Callable[[], Any]) -> str:
     raise AssertionError(f"no {kind.__name__}")
 
 
+def repeated(table: Any, names: Sequence[str]) -> pa.Table:
+    """Columns of an opened table of which every text was read as a dictionary, if it can be."""
+    wanted, batches = pa.schema([table.schema.field(name) for name in names]), []
+    for piece in table.pieces(wanted.names, wanted.names):
+        for _, batch in piece:
+            batch.validate(full=True)
+            columns = [
+                column if column.type == field.type else column.dictionary_decode()
+                for column, field in zip(batch.columns, wanted, strict=True)
+            ]
+            batches.append(pa.RecordBatch.from_arrays(columns, schema=wanted))
+    return pa.Table.from_batches(batches, wanted)
+
+
 def block_of(problem: Problem) -> Block:
     """All rows of the problem on the grid, labels as vectors."""
     f = (np.array(oracle.grid_scores(scores), dtype=np.int32) for scores in problem.models)

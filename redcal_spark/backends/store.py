@@ -28,8 +28,11 @@ class Table(Protocol):
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """The rows, in batches, in an order that does not change."""
 
-    def pieces(self, columns: Sequence[str]) -> Iterator[BatchGroup]:
-        """The same rows in pieces that threads can read at the same time."""
+    def pieces(self, columns: Sequence[str], repeated: Sequence[str] = ()) -> Iterator[BatchGroup]:
+        """The same rows in pieces that threads can read at the same time.
+
+        repeated: columns that have few values, and may come as dictionaries of these.
+        """
 
     def count(self) -> int | None:
         """The number of rows, where that is cheap to know."""

@@ -37,7 +37,7 @@ class View:
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         raise NotImplementedError
 
-    def pieces(self, columns: Sequence[str]) -> Iterator[BatchGroup]:
+    def pieces(self, columns: Sequence[str], repeated: Sequence[str] = ()) -> Iterator[BatchGroup]:
         return each_alone(self.batches(columns))
 
     def _filtered(

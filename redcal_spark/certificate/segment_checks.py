@@ -10,12 +10,14 @@ from redcal_spark.certificate.case import Case
 from redcal_spark.certificate.check import Check
 from redcal_spark.certificate.holdout import UNCHANGED, HoldoutRows, of_holdout
 from redcal_spark.certificate.intervals import Interval
+from redcal_spark.core.chosen_segments import Chosen, chosen
 from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.history import Point
 from redcal_spark.core.metrics import Metrics
 from redcal_spark.core.segment_numbers import SegmentMetrics, all_rows, read
-from redcal_spark.core.segments import Chosen, chosen
 from redcal_spark.core.weights import Weights
+
+FEW = "a segment has fewer than 2 holdout rows"
 
 
 def segments_of(names: Sequence[str], *histories: Sequence[Point]) -> Chosen | None:
@@ -82,6 +84,7 @@ class SegmentRows:
         for column in self.case.pair.columns.segments:
             own = [both for both in stages if both[1].segment.column == column]
             silent = sum(one.column == column for one in self.chosen) > len(own)
+            few = silent or any(new.counted < 2 for _, new in own)
             for place, loss in enumerate(self.case.pair.losses.losses):
                 for model in self.models:
                     rises = [self.rise(held, *both, place, model) for both in own]
@@ -98,7 +101,7 @@ class SegmentRows:
                         "<=",
                         self.bound,
                         uncovered=None if self.case.steps[model - 1] else UNCHANGED,
-                        undecided=held.undecided,
+                        undecided=held.undecided or (FEW if few and high <= self.bound else None),
                         why=f"most in {own[worst][1].segment}",
                         loss=loss.name,
                         model=model,

@@ -20,11 +20,14 @@ BATCH_BYTES = 2**25  # of a batch, about: rows may be wide
 READ_BYTES = 2**20  # of a column at a time
 
 
-def parquet_file(file: Any, metadata: pq.FileMetaData | None = None) -> pq.ParquetFile:
-    """A file that is open, to be read in little memory."""
+def parquet_file(
+    file: Any, metadata: pq.FileMetaData | None = None, repeated: Sequence[str] = ()
+) -> pq.ParquetFile:
+    """A file that is open, to be read in little memory. repeated: texts to read as dictionaries."""
     return pq.ParquetFile(
         file,
         metadata=metadata,
+        read_dictionary=list(repeated),
         pre_buffer=False,
         buffer_size=READ_BYTES,
         coerce_int96_timestamp_unit="us",
@@ -39,10 +42,16 @@ def check_texts(batch: pa.RecordBatch) -> None:
 
 
 def put_together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Small batches, of small files, made larger: each costs a millisecond, however small."""
+    """Small batches, of small files, made larger: each costs a millisecond, however small.
+
+    Batches of other types stay apart: one file may have a dictionary where the next has none.
+    """
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
+        if waiting and batch.schema != waiting[0].schema:
+            yield pa.concat_batches(waiting)
+            waiting, rows, size = [], 0, 0
         waiting.append(batch)
         rows += batch.num_rows
         size += batch.nbytes

@@ -10,6 +10,7 @@ from typing import Literal
 
 import numpy as np
 
+from redcal_spark.core.chosen_segments import MOST, check_values
 from redcal_spark.core.columns import Columns, Layout
 from redcal_spark.core.events import pairs_of
 from redcal_spark.core.fixed_point import BITS, MAX_ROWS, exact
@@ -20,7 +21,6 @@ from redcal_spark.core.number_text import plural
 from redcal_spark.core.parameters import Parameters
 from redcal_spark.core.reading import MISSING, NO_INDEX, OUTSIDE
 from redcal_spark.core.scan import Scanner, ScanResult, check_weight
-from redcal_spark.core.segments import MOST, check_values
 from redcal_spark.core.splits import Split
 from redcal_spark.core.tuned import Tuned
 from redcal_spark.errors import InputError, ScoreWarning, UsageError, warn

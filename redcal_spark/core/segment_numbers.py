@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from redcal_spark.core.blocks import Block
 from redcal_spark.core.buffers import Buffers
+from redcal_spark.core.chosen_segments import Chosen, Segment
 from redcal_spark.core.fixed_point import BITS, ONE, Floats, Grid, Ints
 from redcal_spark.core.kernel import Index, Rules, chunks
 from redcal_spark.core.losses import Loss, LossFamily
@@ -22,11 +23,10 @@ from redcal_spark.core.rows import Rows
 from redcal_spark.core.segments import (
     PART,
     ROWS,
-    Chosen,
     Coded,
+    Looked,
     Number,
     Parts,
-    Segment,
     SegmentSums,
     Some,
     coded_hashes,
@@ -104,8 +104,7 @@ def _cost(loss: Loss, actions: Actions, y: Grid) -> Number:
     whole, _ = loss.whole_costs
     if y.ndim == 1:
         cells = actions.astype(np.intp) * loss.n_classes + y
-        tables = _tables([cost for line in whole for cost in line])
-        return Parts(tuple(table.take(cells) for table in tables), ONE)
+        return Looked(cells, tuple(_tables([cost for line in whole for cost in line])), ONE)
     largest = max(abs(cost) for line in whole for cost in line)
     wide = largest * ONE * loss.n_classes >= 1 << 62
     costs = np.array(whole, object if wide else np.int64)

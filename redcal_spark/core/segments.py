@@ -7,8 +7,9 @@ would be noticed and refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from operator import add
 from typing import Any, Literal
 
@@ -22,32 +23,11 @@ from redcal_spark.core.cells import cell_hashes
 from redcal_spark.core.fixed_point import Floats, Ints
 from redcal_spark.errors import InputError
 
-MOST = 200  # values of a column that are told apart, the remainder included
-TOO_MANY = 100_000  # values that a scan counts at most
 ROWS: Literal["rows"] = "rows"
 PART = 32  # bits of a number that are added up at once
+CELLS = 2**15  # of a value and what its rows look up: more leave the cache
 
 Places = npt.NDArray[Any]  # of every row, which of the values it has
-
-
-@dataclass(frozen=True)
-class Segment:
-    """One value of a segment column, as text; `null` and `other` are kinds of their own."""
-
-    column: str
-    kind: str  # value, null, or other: all values beyond the 199 with most rows
-    text: str | None = None
-
-    @property
-    def shown(self) -> str:
-        return {"null": "(null)", "other": "(other)"}.get(self.kind, self.text or "")
-
-    def __str__(self) -> str:
-        return (
-            f"{self.column} = {self.text!r}"
-            if self.kind == "value"
-            else f"{self.column} {self.shown}"
-        )
 
 
 @dataclass(frozen=True)
@@ -72,8 +52,21 @@ class Some:
     numbers: npt.NDArray[Any]
 
 
+@dataclass(frozen=True)
+class Looked:
+    """A number a row that is looked up: `keys` has every row's place in the parts' tables."""
+
+    keys: npt.NDArray[np.intp]
+    parts: tuple[Floats, ...]
+    unit: int = 1
+
+    @cached_property
+    def row_by_row(self) -> Parts:
+        return Parts(tuple(part.take(self.keys) for part in self.parts), self.unit)
+
+
 # Of every row: ROWS is 1, None is 0.
-Number = npt.NDArray[Any] | Parts | Some | Literal["rows"] | None
+Number = npt.NDArray[Any] | Parts | Looked | Some | Literal["rows"] | None
 
 
 @dataclass(frozen=True)
@@ -112,7 +105,14 @@ def coded(column: pa.Array) -> Coded:
         places = places.fill_null(len(values) - 1)
     hashes = cell_hashes(values).view(np.int64)
     texts = tuple(values.to_pylist())
-    return Coded(places.to_numpy(zero_copy_only=False).astype(np.intp), hashes, texts)
+    places = places.to_numpy(zero_copy_only=False).astype(np.intp)
+    first = {text: place for place, text in reversed(list(enumerate(texts)))}
+    if len(first) < len(texts):  # it may have a value twice, too
+        places = np.array([first[text] for text in texts], np.intp).take(places)
+    known: dict[int, str | None] = {}
+    for text, place in first.items():
+        _check_hash(known.setdefault(int(hashes[place]), text), text)
+    return Coded(places, hashes, texts)
 
 
 # --- sums -----------------------------------------------------------------------------------------
@@ -172,9 +172,14 @@ def _joined(
         return one
     both = dict(one)
     for code, text in two.items():
-        if both.setdefault(code, text) != text:
-            raise InputError(f"segments: {both[code]!r} and {text!r} have one hash; rename one")
+        _check_hash(both.setdefault(code, text), text)
     return both
+
+
+def _check_hash(known: str | None, text: str | None) -> None:
+    """Refuse two texts that have the same hash."""
+    if known != text:
+        raise InputError(f"segments: {known!r} and {text!r} have one hash; rename one")
 
 
 def by_value(places: Places, size: int, x: npt.NDArray[Any], w: Ints | None) -> list[int]:
@@ -247,6 +252,15 @@ def _line(
         return [0] * len(counted)
     if isinstance(x, str):
         return counted if w is None else by_value(places, len(counted), w, None)
+    if isinstance(x, Looked):
+        heavy = len(x.keys) if w is None else int(w.sum())
+        size = len(x.parts[0])
+        if len(counted) * size > CELLS or heavy > 1 << 53 - PART:
+            return _line(places, counted, x.row_by_row, w)
+        # how many rows look up what: products with the tables are exact in float64
+        cells = np.bincount(places * size + x.keys, w, len(counted) * size)
+        cells = cells.reshape(-1, size).astype(np.float64)
+        return _united([np.dot(cells, part).tolist() for part in x.parts], x.unit)
     if isinstance(x, Parts):
         few = w is None and len(places) <= 1 << 53 - PART  # float64 adds these up as they are
         lines = [
@@ -255,81 +269,17 @@ def _line(
             else by_value(places, len(counted), part, w)
             for part in x.parts
         ]
-        units = [x.unit << PART * place for place in range(len(lines))]
-        return [
-            sum(unit * int(total) for unit, total in zip(units, totals, strict=True))
-            for totals in zip(*lines, strict=True)
-        ]
+        return _united(lines, x.unit)
     if isinstance(x, Some):
         some = None if w is None else w.take(x.rows)
         return by_value(places.take(x.rows), len(counted), x.numbers, some)
     return by_value(places, len(counted), x, w)
 
 
-# --- which values are told apart ------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """The segments of every column, by the hashes of the values that they are made of."""
-
-    segments: tuple[tuple[Segment, ...], ...]
-    places: tuple[Mapping[int, int], ...]  # hash -> place among the column's segments
-
-    def __iter__(self) -> Iterator[Segment]:
-        return (segment for column in self.segments for segment in column)
-
-    def folded(self, sums: SegmentSums) -> list[list[Sequence[int]]]:
-        """Per column and segment, the sums; of one that has no rows, none."""
-        columns = []
-        for segments, places, known in zip(self.segments, self.places, sums.sums, strict=True):
-            lines: list[Sequence[int]] = [()] * len(segments)
-            for code, numbers in known.items():
-                place = places[code]
-                have = lines[place]
-                lines[place] = (
-                    [a + b for a, b in zip(have, numbers, strict=True)] if have else numbers
-                )
-            columns.append(lines)
-        return columns
-
-
-def chosen(names: Sequence[str], parts: Sequence[SegmentSums]) -> Chosen:
-    """All values; of more than 200 the 199 with most rows, over all parts, and a remainder.
-
-    Ties go by the code points of the text. Null is a value like others, and comes last of a tie.
-    """
-    segments, places = [], []
-    for i, name in enumerate(names):
-        rows: dict[int, int] = {}
-        texts: dict[int, str | None] = {}
-        for part in parts:
-            texts |= part.texts[i]
-            for code, numbers in part.sums[i].items():
-                rows[code] = rows.get(code, 0) + numbers[0]
-        order = sorted(rows, key=lambda code: (-rows[code], *_text_key(texts[code])))
-        own = order if len(order) <= MOST else order[: MOST - 1]
-        listed = [_segment(name, texts[code]) for code in own]
-        if len(order) > MOST:
-            listed.append(Segment(name, "other"))
-        segments.append(tuple(listed))
-        places.append({code: min(place, len(listed) - 1) for place, code in enumerate(order)})
-    return Chosen(tuple(segments), tuple(places))
-
-
-def _segment(column: str, text: str | None) -> Segment:
-    return Segment(column, "null") if text is None else Segment(column, "value", text)
-
-
-def _text_key(text: str | None) -> tuple[bool, str]:
-    return text is None, text or ""
-
-
-def check_values(names: Sequence[str], sums: SegmentSums, where: str) -> None:
-    """Refuse columns that are no segments: their values would not fit into memory."""
-    for name, known in zip(names, sums.sums, strict=True):
-        if len(known) > TOO_MANY:
-            raise InputError(
-                f"{where}: segment column {name!r} has more than {TOO_MANY:,} values; name a "
-                "column with fewer, or put values together beforehand"
-            )
+def _united(lines: Sequence[Sequence[float]], unit: int) -> list[int]:
+    """Numbers from the sums of their parts."""
+    units = [unit << PART * place for place in range(len(lines))]
+    return [
+        sum(unit * int(total) for unit, total in zip(units, totals, strict=True))
+        for totals in zip(*lines, strict=True)
+    ]

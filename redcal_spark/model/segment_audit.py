@@ -9,13 +9,13 @@ from redcal_spark.certificate.case import Case
 from redcal_spark.certificate.certify import Certificate
 from redcal_spark.certificate.holdout import HoldoutRows
 from redcal_spark.certificate.segment_checks import SegmentRows, segments_of
+from redcal_spark.core.chosen_segments import Chosen, chosen
 from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.history import Point
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.metrics import Totals
 from redcal_spark.core.problem import Problem
 from redcal_spark.core.segment_numbers import SegmentMetrics, read
-from redcal_spark.core.segments import Chosen, chosen
 
 
 def segment_lines(totals: Totals, chosen: Chosen, losses: LossFamily) -> list[dict[str, Any]]:

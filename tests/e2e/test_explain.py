@@ -146,7 +146,7 @@ class Pieces:
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         yield from self.rows.select(list(columns or self.schema.names)).to_batches(2)
 
-    def pieces(self, columns: Sequence[str]) -> Iterator[BatchGroup]:
+    def pieces(self, columns: Sequence[str], repeated: Sequence[str] = ()) -> Iterator[BatchGroup]:
         return each_alone(self.batches(columns))
 
     def count(self) -> int | None:

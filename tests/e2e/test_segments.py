@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from redcal_spark.core.segments import Segment, chosen, coded, table
+from redcal_spark.core.chosen_segments import Segment, chosen
+from redcal_spark.core.segments import coded, table
 from tests import oracle
 from tests.e2e.work import CLASSES, LOSSES, Work, scores, split_rows, write
 

@@ -27,6 +27,7 @@ from tests.delta_logs import (
     struct_of,
     write_log,
 )
+from tests.helpers import repeated
 
 STORE = DeltaRsStore()
 COMMIT = Commit("run-1", "print-1")
@@ -49,6 +50,7 @@ def rows_of(name: str) -> list[dict[str, Any]]:
     found.validate(full=True)
     in_pieces = [item for piece in opened.pieces(opened.schema.names) for item in piece]
     assert pa.Table.from_batches([batch for _, batch in in_pieces], opened.schema) == found
+    assert repeated(opened, opened.schema.names) == found
     start = 0
     for number, batch in in_pieces:
         assert number == start

@@ -15,11 +15,13 @@ from redcal_spark.backends.local.backend import LocalScan
 from redcal_spark.backends.spark.cells import FROM_ROWS
 from redcal_spark.backends.spark.tasks import HistoryTask, ScanTask
 from redcal_spark.backends.spark.written import Manifest
+from redcal_spark.core.chosen_segments import chosen
 from redcal_spark.core.history import Holdout, added, points, segments
 from redcal_spark.core.metrics import Totals
 from redcal_spark.core.packing import gathered_of, unpack, unpack_changes
 from redcal_spark.core.scan import ScanResult
-from redcal_spark.core.segments import by_value, chosen, coded
+from redcal_spark.core.segment_numbers import _tables
+from redcal_spark.core.segments import Coded, Looked, by_value, coded, table
 from redcal_spark.core.splits import ColumnSplit
 from redcal_spark.errors import UsageError
 from redcal_spark.model.fit import fit_scanned
@@ -196,3 +198,53 @@ def test_a_segment_without_holdout_rows_leaves_its_column_undecided(silent: bool
     assert certificate is not None
     verdicts = {c.verdict for c in certificate.checks if c.name == "segment_loss"}
     assert verdicts == {"undecided" if silent else "holds"}
+
+
+@pytest.mark.parametrize(("alone", "verdict"), [(1, "undecided"), (2, "holds")])
+def test_a_segment_with_one_holdout_row_is_undecided(alone: int, verdict: str) -> None:
+    """The specification says so even where no row can cost more than alpha."""
+    table = three_models(4_000)
+    region = ["far" if i < 600 and i % (600 // alone) == 0 else "near" for i in range(4_000)]
+    table = table.set_column(4, "region", pa.array(region))
+    table = table.append_column("held", pa.array([i % 2 == 0 for i in range(4_000)]))
+    given: dict[str, Any] = {"model_1": "m0", "model_2": "m1", "algorithm": "dc_then_redcal"}
+    losses = {"treat": [[0, 10], [0.001, 9.999]]}  # no decision costs more than the other by much
+    asked = Reconciler(losses=losses, alpha=0.9, eta=0.02, segments=["region"], **given)
+    certificate = asked.fit(table, holdout="held").certificate
+    assert certificate is not None
+    verdicts = {c.verdict for c in certificate.checks if c.name == "segment_loss"}
+    assert verdicts == {verdict}
+
+
+def test_a_dictionary_may_have_a_value_twice_and_null_in_two_ways() -> None:
+    """Arrow allows both; each value is one segment all the same."""
+    values = pa.array(["a", "b", "a", None])
+    column = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2, 3, None, 2]), values)
+    plain, odd = coded(column.dictionary_decode()), coded(column)
+    for one in (plain, odd):
+        sums = table([one], [np.arange(6)], None)
+        texts, numbers = sums.texts[0], sums.sums[0]
+        assert {texts[code]: list(sums) for code, sums in numbers.items()} == {
+            "a": [3, 7],
+            "b": [1, 1],
+            None: [2, 7],
+        }
+
+
+def test_numbers_that_are_looked_up() -> None:
+    """Against Python's own sums: large tables, negative costs, weights, too many values."""
+    rng = np.random.default_rng(8)
+    for values, w in (
+        (3, None),
+        (5_000, None),
+        (3, rng.integers(0, 9, 500)),
+        (3, rng.integers(2**29, 2**30, 500)),
+    ):
+        places, keys = rng.integers(0, values, 500), rng.integers(0, 12, 500)
+        costs = [int(x) * 2**70 + 5 for x in rng.integers(-(2**40), 2**40, 12)]
+        column = Coded(places, np.arange(values), tuple(map(str, range(values))))
+        made = table([column], [Looked(keys, tuple(_tables(costs)), 7)], w)
+        exact = dict.fromkeys(places.tolist(), 0)
+        for i, place in enumerate(places.tolist()):
+            exact[place] += 7 * costs[keys[i]] * (1 if w is None else int(w[i]))
+        assert {code: numbers[1] for code, numbers in made.sums[0].items()} == exact

@@ -30,7 +30,7 @@ from redcal_spark.core.arrow import BATCH
 from redcal_spark.core.parquet import BATCH_BYTES
 from redcal_spark.errors import InputError, RunError, UsageError
 from tests.delta_logs import deletion_vector
-from tests.helpers import refused
+from tests.helpers import refused, repeated
 
 STORE = DeltaRsStore()
 COMMIT = Commit("run-1", "print-1")
@@ -52,6 +52,7 @@ def whole(name: str, columns: list[str] | None = None, **options: Any) -> pa.Tab
     in_pieces = [item for piece in opened.pieces(schema.names) for item in piece]
     assert pa.Table.from_batches([batch for _, batch in in_pieces], schema) == found
     assert [start for start, _ in in_pieces] == first_rows(batch for _, batch in in_pieces)
+    assert repeated(opened, schema.names) == found
     return found
 
 

@@ -82,7 +82,8 @@ class LocalBackend:
     def scan(
         self, table: Table, problem: Problem, split: Split | None, progress: Progress
     ) -> LocalScan:
-        pieces = table.pieces(columns_read(problem.columns, split))
+        columns = problem.columns
+        pieces = table.pieces(columns_read(columns, split), columns.segments)
         where = table.name
         result = gather_pieces(problem, pieces, table.schema, where, split, progress, self.threads)
         problem.check(result[0], where)

@@ -36,8 +36,10 @@ class StoredColumns:
         wanted = (self._stored(there, self._mapped.field(name)) for name in columns)
         return [field.name for field in wanted if field is not None]
 
-    def find(self, batch: pa.RecordBatch, columns: Sequence[str]) -> dict[str, pa.Array]:
-        """The columns in rows of a file."""
+    def find(
+        self, batch: pa.RecordBatch, columns: Sequence[str], repeated: Sequence[str] = ()
+    ) -> dict[str, pa.Array]:
+        """The columns in rows of a file. repeated: texts that may stay dictionaries."""
         there = self._there(batch.schema)
         arrays = {}
         for name in columns:
@@ -46,7 +48,11 @@ class StoredColumns:
             if stored is None:
                 arrays[name] = pa.nulls(batch.num_rows, self.schema.field(name).type)
             else:
-                arrays[name] = self._shaped(batch.column(stored.name), wanted, stored)
+                array = batch.column(stored.name)
+                values = pa.types.is_dictionary(array.type) and array.type.value_type
+                if not (name in repeated and values == self.schema.field(name).type):
+                    array = self._shaped(array, wanted, stored)
+                arrays[name] = array
         return arrays
 
     def check(self, file: pa.Schema) -> None:

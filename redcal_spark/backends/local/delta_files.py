@@ -91,20 +91,22 @@ class DeltaFiles:
         batch: pa.RecordBatch,
         start: int,
         columns: Sequence[str],
+        repeated: Sequence[str] = (),
     ) -> pa.RecordBatch:
         live = self._live.get(fragment.path)
         if live is not None:
             batch = batch.filter(_within(live, start, batch.num_rows))
-        wanted = pa.schema([self.schema.field(name) for name in columns])
-        stored = self._columns.find(batch, [name for name in columns if name not in self.parted])
-        arrays = []
-        for field in wanted:
+        there = [name for name in columns if name not in self.parted]
+        stored = self._columns.find(batch, there, repeated)
+        arrays, wanted = [], []
+        for field in map(self.schema.field, columns):
             if field.name in self.parted:
                 value = self.parted[field.name][self._number[fragment.path]]
                 arrays.append(pa.repeat(value.cast(field.type), batch.num_rows))
             else:
                 arrays.append(stored[field.name])
-        return pa.RecordBatch.from_arrays(arrays, schema=wanted)
+            wanted.append(field.with_type(arrays[-1].type) if field.name in repeated else field)
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(wanted))
 
     def count(self, fragment: ds.ParquetFileFragment, start: int, rows: int) -> int:
         live = self._live.get(fragment.path)

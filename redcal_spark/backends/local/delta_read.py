@@ -44,9 +44,9 @@ class DeltaRsTable:
         with self._readable():
             yield from stream(self.files.dataset, columns, self.name, self.files)
 
-    def pieces(self, columns: Sequence[str]) -> Iterator[BatchGroup]:
+    def pieces(self, columns: Sequence[str], repeated: Sequence[str] = ()) -> Iterator[BatchGroup]:
         with self._readable():
-            for piece in pieces(self.files.dataset, columns, self.name, self.files):
+            for piece in pieces(self.files.dataset, columns, self.name, self.files, repeated):
                 yield self._each(piece)
 
     def _each(self, piece: BatchGroup) -> BatchGroup:

@@ -63,8 +63,8 @@ class FileTable:
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         yield from stream(self._dataset, columns, self.name)
 
-    def pieces(self, columns: Sequence[str]) -> Iterator[BatchGroup]:
-        return pieces(self._dataset, columns, self.name)
+    def pieces(self, columns: Sequence[str], repeated: Sequence[str] = ()) -> Iterator[BatchGroup]:
+        return pieces(self._dataset, columns, self.name, repeated=repeated)
 
     def count(self) -> int | None:
         return int(self._dataset.count_rows()) if self.kind == "parquet" else None
@@ -146,23 +146,32 @@ def open_files(place: Location, separator: str, fractions: Sequence[str]) -> Fil
 
 
 def stream(
-    dataset: ds.Dataset, columns: Sequence[str] | None, name: str, shape: Shape | None = None
+    dataset: ds.Dataset,
+    columns: Sequence[str] | None,
+    name: str,
+    given: Shape | None = None,
+    repeated: Sequence[str] = (),
 ) -> Iterator[pa.RecordBatch]:
     """Batches of a dataset; memory does not grow with the table, nor with its row groups.
 
-    shape: how rows of Parquet files become rows of the table; usually by the columns' names.
+    given: how rows of Parquet files become rows of the table; usually by the columns' names.
     """
     wanted = list(dataset.schema.names if columns is None else columns)
     with _readable(dataset, name):
         if _is_parquet(dataset):
-            rows = read_parquet(in_files(dataset), shape or ByName(dataset.schema), wanted)
+            shape = given or ByName(dataset.schema)
+            rows = read_parquet(in_files(dataset), shape, wanted, repeated=repeated)
         else:
             rows = dataset.to_batches(columns=wanted, batch_readahead=2, fragment_readahead=1)
         yield from put_together(rows)
 
 
 def pieces(
-    dataset: ds.Dataset, columns: Sequence[str], name: str, given: Shape | None = None
+    dataset: ds.Dataset,
+    columns: Sequence[str],
+    name: str,
+    given: Shape | None = None,
+    repeated: Sequence[str] = (),
 ) -> Iterator[BatchGroup]:
     """The same in pieces, of row groups that a thread reads on its own where there are many.
 
@@ -173,19 +182,19 @@ def pieces(
         groups = in_row_groups(dataset, shape) if _is_parquet(dataset) else iter(())
         first = list(islice(groups, GROUPS_A_CORE * cores()))
     if len(first) < GROUPS_A_CORE * cores():
-        yield from each_alone(stream(dataset, columns, name, shape))
+        yield from each_alone(stream(dataset, columns, name, shape, repeated))
         return
     rows = None
 
     def read(some: list[RowGroups], start: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         with _readable(dataset, name):
-            batches = read_parquet(some, shape, columns, rows, threads=False)
+            batches = read_parquet(some, shape, columns, rows, threads=False, repeated=repeated)
             yield from numbered(put_together(batches), start)
 
     start = 0
     waiting: list[RowGroups] = []
     with _readable(dataset, name):
-        with first[0].opened() as file:
+        with first[0].opened(shape) as file:
             rows = batch_rows(file, shape.stored(file, columns))
         for group in chain(first, groups):
             waiting.append(group)

@@ -72,7 +72,7 @@ class JoinedTable:
                         batch = batch.append_column(name, column.take(place.drop_null()))
             yield batch if columns is None else batch.select(list(columns))
 
-    def pieces(self, columns: Sequence[str]) -> Iterator[BatchGroup]:
+    def pieces(self, columns: Sequence[str], repeated: Sequence[str] = ()) -> Iterator[BatchGroup]:
         return each_alone(self.batches(columns))
 
     @cached_property

@@ -12,6 +12,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from redcal_spark.core.arrow import BATCH
+from redcal_spark.core.columns import is_text
 from redcal_spark.core.parquet import batch_rows, check_texts, parquet_file
 
 
@@ -27,8 +28,12 @@ class Shape(Protocol):
         batch: pa.RecordBatch,
         start: int,
         columns: Sequence[str],
+        repeated: Sequence[str] = (),
     ) -> pa.RecordBatch:
-        """A batch of the file that begins at its row `start`, as the table has it."""
+        """A batch of the file that begins at its row `start`, as the table has it.
+
+        repeated: texts among the columns that may stay dictionaries.
+        """
 
     def count(self, fragment: ds.ParquetFileFragment, start: int, rows: int) -> int:
         """How many of some rows of a file the table has."""
@@ -49,8 +54,11 @@ class ByName:
         batch: pa.RecordBatch,
         start: int,
         columns: Sequence[str],
+        repeated: Sequence[str] = (),
     ) -> pa.RecordBatch:
-        wanted = pa.schema([self.schema.field(name) for name in columns])
+        wanted = pa.schema(
+            wanted_field(self.schema.field(name), batch, name in repeated) for name in columns
+        )
         return _shaped(batch, wanted, ds.get_partition_keys(fragment.partition_expression))
 
     def count(self, fragment: ds.ParquetFileFragment, start: int, rows: int) -> int:
@@ -70,9 +78,15 @@ class RowGroups:
     rows: int = 0
 
     @contextmanager
-    def opened(self) -> Iterator[pq.ParquetFile]:
-        with self.fragment.open() as file:
-            yield parquet_file(file, self.fragment.metadata)
+    def opened(self, shape: Shape, repeated: Sequence[str] = ()) -> Iterator[pq.ParquetFile]:
+        metadata = self.fragment.metadata
+        with self.fragment.open() as opened:
+            file = parquet_file(opened, metadata)
+            there = file.schema_arrow
+            texts = [n for n in shape.stored(file, repeated) if is_text(there.field(n).type)]
+            if texts:
+                file = parquet_file(opened, metadata, texts)
+            yield file
 
 
 def in_row_groups(dataset: ds.Dataset, shape: Shape) -> Iterator[RowGroups]:
@@ -95,23 +109,33 @@ def read_parquet(
     columns: Sequence[str],
     rows: int | None = None,
     threads: bool = True,
+    repeated: Sequence[str] = (),
 ) -> Iterator[pa.RecordBatch]:
     """Rows of Parquet files, in order, as their table has them.
 
     rows: how many a batch; unless told, the first file decides.
     threads: pyarrow may unpack columns at the same time.
+    repeated: columns of few values. Files have most texts as dictionaries, and these stay so.
     """
     for group in groups:
         start = group.start
-        with group.opened() as file:
+        with group.opened(shape, repeated) as file:
             there = shape.stored(file, columns)
             rows = rows or batch_rows(file, there)
             for batch in file.iter_batches(
                 rows or BATCH, row_groups=group.index, columns=there, use_threads=threads
             ):
                 check_texts(batch)
-                yield shape.rows(group.fragment, batch, start, columns)
+                yield shape.rows(group.fragment, batch, start, columns, repeated)
                 start += batch.num_rows
+
+
+def wanted_field(field: pa.Field, batch: pa.RecordBatch, repeated: bool) -> pa.Field:
+    """A table's column as it is read: a dictionary of its values, where that is what there is."""
+    place = batch.schema.get_field_index(field.name) if repeated else -1
+    kind = None if place < 0 else batch.schema.field(place).type
+    same = kind is not None and pa.types.is_dictionary(kind) and kind.value_type == field.type
+    return field.with_type(kind) if same else field
 
 
 def _shaped(batch: pa.RecordBatch, wanted: pa.Schema, fixed: dict[str, Any]) -> pa.RecordBatch:

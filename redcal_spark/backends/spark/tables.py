@@ -95,7 +95,7 @@ class SparkTable:
             rows = frame.toArrow()
         yield from rows.to_batches()
 
-    def pieces(self, columns: Sequence[str]) -> Iterator[BatchGroup]:
+    def pieces(self, columns: Sequence[str], repeated: Sequence[str] = ()) -> Iterator[BatchGroup]:
         return each_alone(self.batches(columns))
 
     def first(self, columns: Sequence[str]) -> pa.RecordBatch | None:
