@@ -26,6 +26,9 @@ WORKER_PACKAGES = ("numpy", "pyarrow", "pyspark", "py4j")
 # JVMs of tests live too short for the optimising compiler to pay: without it they need two thirds
 # of the time.
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# Nor do they live long enough for Spark to compile code for a query of a few rows. `make
+# test-versions` leaves it on, as users have it; of that the oldest Spark is tried in every build.
+INTERPRETED = "-Dspark.sql.codegen.wholeStage=false -Dspark.sql.codegen.factoryMode=NO_CODEGEN"
 # A session of tests sees thousands of tables and jobs. By default Delta remembers the last 10,000
 # tables for an hour, Spark the plans of the last 1,000 queries: that fills the heap, and half an
 # hour goes into collecting garbage.

@@ -12,7 +12,8 @@ import pytest
 from tests import backends
 from tests.object_store import ObjectStore, binary, running
 
-os.environ["SPARK_SUBMIT_OPTS"] = backends.SHORT_LIVED  # also for processes of tests
+# also for processes of tests
+os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{backends.SHORT_LIVED} {backends.INTERPRETED}")
 
 
 @pytest.fixture(scope="session")

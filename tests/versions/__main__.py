@@ -123,7 +123,9 @@ def _tested(row: Row, python: Path, kind: str, marks: str, only: str = "") -> di
         done = subprocess.run(
             command,
             cwd=ROOT,
-            env=env | {backends.VARIABLE: kind, backends.FEW: "1"},
+            env=env
+            | {backends.VARIABLE: kind, backends.FEW: "1"}
+            | {"SPARK_SUBMIT_OPTS": backends.SHORT_LIVED},
             stdout=log,
             stderr=log,
             timeout=PATIENCE,
