@@ -99,6 +99,8 @@ METRICS = schema_of(
     ],
 )
 
+# Numbers of a model, of a model under a loss, and of all models under a loss.
+OF_MODEL = ("brier",)
 PER_MODEL = ("decision_loss", "loss_gap", "calibration_gap")
 SHARES = ("largest_event", "disagreement")
 
@@ -278,8 +280,8 @@ def _numbers(metrics: Metrics) -> Iterator[dict[str, Any]]:
     first = metrics.losses.losses[0].name if len(metrics.losses) else None
     for measures in measurements(metrics):
         model, loss = measures["model"], measures.get("loss")
-        if loss == first:
-            yield {"name": "brier", "model": model, "value": measures["brier"]}
+        for name in OF_MODEL if loss == first else ():
+            yield {"name": name, "model": model, "value": measures[name]}
         for name in PER_MODEL:
             if name in measures:
                 yield {"name": name, "model": model, "loss": loss, "value": measures[name]}

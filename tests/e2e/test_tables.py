@@ -280,9 +280,9 @@ def test_an_input_that_changes_during_the_run_voids_it(
     name = {"scan": "pieces", "apply": "batches"}[phase]  # what reads the rows then
     read, calls = getattr(FileTable, name), 0
 
-    def changes(table: FileTable, columns: list[str] | None = None) -> Iterator[Any]:
+    def changes(table: FileTable, columns: list[str] | None = None, *more: Any) -> Iterator[Any]:
         nonlocal calls
-        yield from read(table, columns)
+        yield from read(table, columns, *more)
         if phase == "scan" or set(columns or ()) == set(table.schema.names):  # whole rows
             calls += 1
             if calls == 1 and how == "damaged":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import reduce
 from operator import add
 from typing import Any
@@ -16,6 +16,10 @@ from redcal_spark.core.metrics import Totals, brier_sum, event_rows, pair_counts
 from redcal_spark.core.patches import Patch
 from redcal_spark.core.rows import Rows
 from redcal_spark.core.sums import Residuals, Sums, patch_residuals, residuals, sums
+
+# Sums that no patch changes, and those that a fit whose rows are watched has not.
+STAY = {"rows", "optimum", "gaps", "weights"}
+STAY |= {"pair_labels", "paired", "segments", "touched", "moves", "move_labels"}
 
 
 class LocalRegion:
@@ -106,13 +110,14 @@ class LocalRegion:
         both = zip(self._counts(), self._counts_before, strict=True)
         apart, in_event, *counts = (new - old for new, old in both)
         n = len(nothing.pairs)
-        return replace(
-            nothing,
-            brier=brier,
-            labels=labels,
-            scores=scores,
-            pairs=tuple(counts[:n]),
-            events=tuple(counts[n:]),
-            apart=apart,
-            in_event=in_event,
-        )
+        changed = {
+            "brier": brier,
+            "labels": labels,
+            "scores": scores,
+            "pairs": tuple(counts[:n]),
+            "events": tuple(counts[n:]),
+            "apart": apart,
+            "in_event": in_event,
+        }
+        assert changed.keys() | STAY == {field.name for field in fields(Totals)}
+        return replace(nothing, **changed)
