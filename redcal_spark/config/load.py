@@ -271,6 +271,8 @@ def _hint(text: str, value: object, from_environment: bool) -> str:
 def costs_header(name: str) -> list[str]:
     """The classes of a CSV file of costs: the names in its header, or their numbers."""
     loss, header = _read_csv(name)
+    if not loss["costs"]:
+        raise UsageError(f"{name}: has no costs; a row is an action, a column a class")
     return header or [str(k) for k in range(len(loss["costs"][0]))]
 
 

@@ -114,32 +114,68 @@ def _written(draw: DrawFn, tree: Any) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
+def _spoiled_model(draw: DrawFn, tree: dict[str, Any]) -> bytes:
+    match draw(st.sampled_from(["tree"] * 6 + ["bytes", "text", "wild", "deep"])):
+        case "tree":
+            return json.dumps(draw(spoiled_tree(tree, most=2))).encode()
+        case "bytes":
+            return draw(spoiled_bytes(json.dumps(tree).encode()))
+        case "text":
+            words = [*WORDS, "1e999", "[" * 50, '{"a":' * 50, "9" * 5_000, '"\\ud800"', "NaN"]
+            text = draw(spoiled_text(json.dumps(tree), words))
+            return text.encode("utf-8", "surrogatepass")
+        case "wild":
+            return json.dumps(draw(values())).encode()
+    depth = draw(st.sampled_from([100, 1_000, 100_000]))
+    inner = draw(st.sampled_from(["[", '{"schema_version":']))
+    return inner.encode() * depth
+
+
 @st.composite
 def models(draw: DrawFn) -> Case:
     """Model files, applied."""
     flat = draw(st.booleans())
-    tree = base.csv_model() if flat else base.model()
-    match draw(st.sampled_from(["tree"] * 6 + ["bytes", "text", "wild", "deep"])):
-        case "tree":
-            data = json.dumps(draw(spoiled_tree(tree, most=2))).encode()
-        case "bytes":
-            data = draw(spoiled_bytes(json.dumps(tree).encode()))
-        case "text":
-            words = [*WORDS, "1e999", "[" * 50, '{"a":' * 50, "9" * 5_000, '"\\ud800"', "NaN"]
-            text = draw(spoiled_text(json.dumps(tree), words))
-            data = text.encode("utf-8", "surrogatepass")
-        case "wild":
-            data = json.dumps(draw(values())).encode()
-        case _:
-            depth = draw(st.sampled_from([100, 1_000, 100_000]))
-            inner = draw(st.sampled_from(["[", '{"schema_version":']))
-            data = inner.encode() * depth
+    data = _spoiled_model(draw, base.csv_model() if flat else base.model())
     if flat:
         table, config = ("scores.csv", base.csv_bytes(base.flat_rows())), base.csv_config()
     else:
         table, config = ("scores.parquet", base.reference_parquet()), base.parquet_config()
     files = {"c.yaml": base.dumped(config), "m.json": data, table[0]: table[1]}
     return Case("model", files, ["apply", "-c", "c.yaml", "--model", "m.json"])
+
+
+@st.composite
+def doors(draw: DrawFn) -> Case:
+    """Model files made into SQL, and as MLflow keeps them, whose own file may be spoiled, too."""
+    data = _spoiled_model(draw, base.csv_model() if draw(st.booleans()) else base.model())
+    if draw(st.booleans()):
+        table = draw(st.sampled_from(["t", "a b", *WORDS]))
+        dialect = draw(st.sampled_from(["spark", "duckdb", "ansi", "sqlite"]))
+        return Case("doors", {"m.json": data}, ["sql", table, dialect])
+    own = b"flavors:\n  python_function: {loader_module: redcal_spark.registry.served}\n"
+    files = {"model/MLmodel": draw(st.just(own) | spoiled_bytes(own))}
+    for place in draw(st.sampled_from([["data"]] * 8 + [[], ["data", "other"]])):
+        files[f"model/{place}/pair.json"] = data
+    return Case("doors", files, ["mlflow", "model"])
+
+
+@st.composite
+def inits(draw: DrawFn) -> Case:
+    """Tables that `init` looks at, one or several, and costs."""
+    files: dict[str, bytes] = {}
+    names = []
+    for number in range(draw(st.sampled_from([1, 1, 1, 2, 3]))):
+        kind = draw(st.sampled_from([csvs, csvs, parquets, deltas]))
+        made = draw(kind()).files
+        tables = [name for name in made if name not in ("c.yaml", "m.json")]
+        files |= {f"{number}/{name}": made[name] for name in tables}
+        names.append(f"{number}/{'table' if kind is deltas else min(tables)}")
+    arguments = ["init", *names]
+    if draw(st.booleans()):
+        costs = b"action,healthy,mild,severe\nward,1,2,3\nhome,0,4,9\n"
+        files["costs.csv"] = draw(st.just(costs) | spoiled_bytes(costs))
+        arguments += ["--costs", "costs.csv"]
+    return Case("init", files, arguments)
 
 
 def _reading(draw: DrawFn, target: str, tree: dict[str, Any], files: dict[str, bytes]) -> Case:
@@ -294,5 +330,7 @@ TARGETS: dict[str, SearchStrategy[Case]] = {
     "csv": csvs(),
     "parquet": parquets(),
     "delta": deltas(),
+    "doors": doors(),
+    "init": inits(),
 }
-SHARES = {"config": 30, "model": 20, "csv": 20, "parquet": 20, "delta": 10}
+SHARES = {"config": 25, "model": 15, "csv": 15, "parquet": 15, "delta": 10, "doors": 10, "init": 10}

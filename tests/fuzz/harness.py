@@ -90,7 +90,7 @@ class Worker:
     """A process that runs case after case, and is replaced when one of them kills it."""
 
     folder: Path
-    command: str = "redcal_spark.cli:main"
+    command: str = "tests.fuzz.doors:main"
     seconds: float = SECONDS
     confined: bool | None = None  # whether the kernel keeps it to its folder; told at its start
     _process: subprocess.Popen[bytes] | None = None

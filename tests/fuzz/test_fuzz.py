@@ -15,7 +15,7 @@ from tests.fuzz.cases import TARGETS
 from tests.fuzz.harness import Case, Worker
 from tests.fuzz.running import Seen, explore
 
-CASES = {"config": 90, "model": 60, "csv": 60, "parquet": 60, "delta": 30}
+CASES = {"config": 75, "model": 45, "csv": 45, "parquet": 45, "delta": 30, "doors": 30, "init": 30}
 
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self/clear_refs").exists(), reason="the watch on memory needs Linux"

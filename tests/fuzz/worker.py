@@ -203,6 +203,8 @@ def _outputs(arguments: list[str]) -> list[str]:
     from redcal_spark.errors import RedcalError
     from redcal_spark.report.write import place_on_demand
 
+    if arguments[:1] == ["init"]:
+        return ["conf.yaml"]
     if arguments[:1] and arguments[0] not in ("run", "fit", "apply", "resume", "report"):
         return []
     given = dict(pairwise(arguments))
