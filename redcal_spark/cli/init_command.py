@@ -28,7 +28,7 @@ def init(options: argparse.Namespace) -> int:
     except OSError as err:
         raise UsageError(f"{path}: {err.strerror}") from err
     command = next_command(path, starter)
-    seen = asdict(starter)
+    seen = asdict(starter) | {"tables": list(starter.tables.values())}
     if len(starter.models) == 2:
         seen |= seen.pop("models")
     data = {"config": path, **seen, "next": command}

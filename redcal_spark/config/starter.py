@@ -62,10 +62,8 @@ class Starter:
         return "\n".join(lines) + "\n"
 
     def _models(self) -> list[str]:
-        named = [(name, self.scores(name)) for name in self.models]
-        if len(named) == 2:
-            return [line for name, text in named for line in self._key(name, text)]
-        return ["  models:", *(f"    {value(name)}: {text}" for name, text in named)]
+        lines = [line for name in self.models for line in self._key(name, self.scores(name))]
+        return lines if len(self.models) == 2 else ["  models:", *(f"  {line}" for line in lines)]
 
     def scores(self, model: str) -> str:
         """A model's columns, and their table if they have one."""
@@ -75,7 +73,7 @@ class Starter:
 
     def _key(self, key: str, text: str) -> list[str]:
         doubt = " ".join(self.doubts.get(key, "").split())  # a comment has one line
-        return [f"  {key}: {text}" + (f"  # GUESS: {doubt}" if doubt else "")]
+        return [f"  {value(key)}: {text}" + (f"  # GUESS: {doubt}" if doubt else "")]
 
     def _split(self) -> list[str]:
         if self.split is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -36,7 +37,7 @@ def starter_of(work: Backend, name: str, costs: str | None, others: Sequence[str
                 "files of a job must have the same; write one of them anew"
             )
         separator = separator or its_separator
-        seen.add(other, theirs, f"model_{number}_")
+        seen.add(other, theirs, f"model_{number}")
     rows = seen.rows
     header, actions = (None, []) if costs is None else costs_names(costs)
     known = guess(rows, seen.name, header, seen.origins)
@@ -57,7 +58,7 @@ def starter_of(work: Backend, name: str, costs: str | None, others: Sequence[str
         split=known.split,
         hashed=id is not None and _hashes(rows.schema, id),
         costs=costs,
-        doubts=known.doubts,
+        doubts={names[0] if key == "model_1" else key: why for key, why in known.doubts.items()},
     )
 
 
@@ -96,8 +97,9 @@ def _names(known: Guess) -> list[str]:
     """What to call the models: by their keys if they are two, by their tables if these differ."""
     numbered = [f"model_{k}" for k in range(1, len(known.models) + 1)]
     tables = [_without_ending(model.table or "").rpartition("/")[2] for model in known.models]
-    usable = all(tables) and len({*map(str.casefold, tables)}) == len(tables)
-    return tables if usable and len(tables) > 2 else numbered
+    usable = all(re.fullmatch(r"\w[\w-]*", name) for name in tables)
+    usable = usable and len({*map(str.casefold, tables)}) == len(tables) > 2
+    return tables if usable else numbered
 
 
 def _looked_at(work: Backend, name: str) -> tuple[pa.Table, str | None]:

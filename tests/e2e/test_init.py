@@ -226,6 +226,27 @@ def test_three_files_of_scores_are_three_models(work: Work) -> None:
     columns = ["p_well", "p_ill", "p_grave"]
     assert made["models"] == {n: {"table": f"{n}.csv", "columns": columns} for n in "abc"}
     assert "model_1" not in made
+    files(same, same)
+    told = work.cli("init", "labels.csv", "a.csv", "b.csv", "--json", "-o", "two.yaml").json
+    assert (told["model_2"], told["tables"]) == (columns, ["a.csv", "b.csv"])
+
+
+def test_three_files_of_one_column_are_a_guess(work: Work) -> None:
+    rng = np.random.default_rng(5)
+    p = rng.random(200)
+    rows = "".join(f"{i},{int(p[i] > 0.5)},{rng.random():.6f}\n" for i in range(200))
+    Path("labels.csv").write_text(f"id,outcome,share\n{rows}", "utf-8")
+    for name in ("1", "b", "c"):
+        scores = "".join(f"{i},{p[i]:.6f}\n" for i in range(200))
+        Path(f"{name}.csv").write_text(f"id,p\n{scores}", "utf-8")
+    told = work.cli("init", "labels.csv", "1.csv", "b.csv", "c.csv")
+    assert (
+        "1        {table: 1.csv, columns: p}   GUESS: these look like scores, too: share"
+        in told.out
+    )
+    made = yaml.safe_load(Path("conf.yaml").read_text("utf-8"))["input"]
+    assert made["models"] == {n: {"table": f"{n}.csv", "columns": "p"} for n in ("1", "b", "c")}
+    assert made["id"] == "id" and "GUESS: these" in Path("conf.yaml").read_text("utf-8")
 
 
 def test_columns_in_another_order_are_matched_by_name(work: Work) -> None:
