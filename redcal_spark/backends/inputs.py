@@ -120,11 +120,19 @@ def check_join(main: Table, sides: Sequence[Side], id: str) -> None:
         ours, theirs = main.schema.field(id).type, side.table.schema.field(side.id).type
         if family(ours) != family(theirs):
             problems.append(
-                f"ids have different types: {id!r} is {ours} in {main.name}, {side.id!r} is "
-                f"{theirs} in {side.table.name}; cast one of them"
+                different_ids((id, ours, main.name), (side.id, theirs, side.table.name))
             )
     if problems:
         raise InputError("\n".join(dict.fromkeys(problems)))
+
+
+def different_ids(one: tuple[str, pa.DataType, str], two: tuple[str, pa.DataType, str]) -> str:
+    """What to say of ids that cannot be the same: of each its column, type and table."""
+    (id, ours, main), (other_id, theirs, other) = one, two
+    return (
+        f"ids have different types: {id!r} is {ours} in {main}, {other_id!r} is {theirs} in "
+        f"{other}; cast one of them"
+    )
 
 
 def joined_name(main: Table, sides: Sequence[Side]) -> str:

@@ -28,7 +28,10 @@ def init(options: argparse.Namespace) -> int:
     except OSError as err:
         raise UsageError(f"{path}: {err.strerror}") from err
     command = next_command(path, starter)
-    data = {"config": path, **asdict(starter), "next": command}
+    seen = asdict(starter) | {"tables": list(starter.tables.values())}
+    if len(starter.models) == 2:
+        seen |= seen.pop("models")
+    data = {"config": path, **seen, "next": command}
     return show(options, data, *lines(path, starter), f"next: {command}")
 
 
@@ -41,17 +44,17 @@ def lines(path: str, starter: Starter) -> list[str]:
     elif starter.hashed:
         split = "30 % of the rows are held out, by a hash of the id"
     seen = {
-        "model_1": starter.scores(1),
-        "model_2": starter.scores(2),
+        **{name: starter.scores(name) for name in starter.models},
         "label": starter.label,
         "classes": f"{starter.classes}{names}",
         "id": starter.id or "none: no column of text or integers has every value once",
         "split": split,
     }
+    wide = max(8, *map(len, seen))
     shown = [f"{path}: written for {starter.table}"]
     for key, text in seen.items():
         doubt = starter.doubts.get(key)
-        shown.append(f"  {key:<8} {text}" + ("" if doubt is None else f"   GUESS: {doubt}"))
+        shown.append(f"  {key:<{wide}} {text}" + ("" if doubt is None else f"   GUESS: {doubt}"))
     if starter.costs is None:
         shown.append("fill in what decisions cost (every null below losses), then check the rest")
     return shown

@@ -21,6 +21,7 @@ from pydantic_core import ErrorDetails
 from redcal_spark.config.addresses import one_scheme
 from redcal_spark.config.folder import looked_for
 from redcal_spark.config.redaction import VARIABLE, Redaction
+from redcal_spark.config.rules import mixed_up_classes
 from redcal_spark.config.schema import Config, LossFile
 from redcal_spark.config.section import KeyPath, Refusal, as_list, as_mapping, dotted
 from redcal_spark.config.storage import secret_texts
@@ -77,7 +78,7 @@ def config_from_tree(
         draft.secrets = secret_texts(as_mapping(filled.get("storage_options")))
     if "losses" in filled:
         filled["losses"] = draft.load_losses(filled["losses"])
-        draft.check_headers(as_mapping(filled.get("input")).get("classes"))
+        draft.check_headers(as_mapping(filled.get("input")))
     try:
         config = Config.model_validate(filled, context=draft.written)
     except ValidationError as err:
@@ -214,15 +215,19 @@ class _Draft:
                 f"working folder, or {beside} for the one beside the config file"
             )
 
-    def check_headers(self, classes: object) -> None:
-        """The class names in the headers of CSV files must tell one order of the classes."""
-        expected = [name for name in as_list(classes) if isinstance(name, str)]
+    def check_headers(self, given: Mapping[str, Any]) -> None:
+        """The class names in the headers of CSV files must tell one order of the classes.
+
+        given: the section `input`, whose classes and columns tell one, too.
+        """
+        expected = [name for name in as_list(given.get("classes")) if isinstance(name, str)]
         source = "input.classes"
         for path, header in self.headers.items():
             if header == [str(index) for index in range(len(header))]:
                 continue  # by number, in order: agrees with any names
             if not expected:
                 expected, source = header, self.files[path]
+                self.problems += mixed_up_classes(given, header, source)
             # Another number of classes is refused by the config's own rules.
             if len(header) == len(expected) and header != expected:
                 order = f"{', '.join(header)}, but {source} has {', '.join(expected)}"
@@ -268,12 +273,12 @@ def _hint(text: str, value: object, from_environment: bool) -> str:
     return ""
 
 
-def costs_header(name: str) -> list[str]:
-    """The classes of a CSV file of costs: the names in its header, or their numbers."""
+def costs_names(name: str) -> tuple[list[str], list[str]]:
+    """The classes of a CSV file of costs (names in its header, or numbers), and its actions."""
     loss, header = _read_csv(name)
     if not loss["costs"]:
         raise UsageError(f"{name}: has no costs; a row is an action, a column a class")
-    return header or [str(k) for k in range(len(loss["costs"][0]))]
+    return header or [str(k) for k in range(len(loss["costs"][0]))], loss.get("actions", [])
 
 
 def _read_csv(name: str) -> tuple[dict[str, Any], list[str]]:
@@ -294,9 +299,16 @@ def _read_csv(name: str) -> tuple[dict[str, Any], list[str]]:
     wrong = [row[0] for row in body if len(row) != len(classes) + 1]
     if wrong or not classes:
         problem = f"not as many cells as the first line: {', '.join(wrong)}"
-        raise UsageError(f"{name}: {problem if classes else 'has no commas between its cells'}")
+        raise UsageError(f"{name}: {problem if classes else _no_commas(corner)}")
     costs = [[float(cell) if NUMBER.fullmatch(cell) else cell for cell in row[1:]] for row in body]
     return {"actions": [row[0] for row in body], "costs": costs}, classes
+
+
+def _no_commas(first: str) -> str:
+    """What to say of a CSV file of costs whose first line is one cell."""
+    seen = next((mark for mark in ";\t|" if mark in first), None)
+    hint = "" if seen is None else f", but {seen!r}: write commas there, and 2.5 for '2,5'"
+    return f"has no commas between its cells{hint}"
 
 
 def _overridden(tree: Mapping[str, Any], override: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from redcal_spark.config.class_order import in_other_order
 from redcal_spark.config.section import KeyPath, Refusal, as_list, as_mapping, dotted, plain
 from redcal_spark.config.tables import SIDE_TABLES, place_of, sibling
 
@@ -73,6 +74,26 @@ def unequal_sizes(data: Mapping[str, Any]) -> Iterator[Refusal]:
         first, expected = sizes[0]
         if size != expected:
             yield path, f"is for {size} classes, but {dotted(first)} is for {expected}"
+
+
+def columns_of(scores: Any) -> list[Any]:
+    """The columns in a model's scores as given, in a table of their own or not."""
+    return as_list(as_mapping(scores).get("columns")) if as_mapping(scores) else as_list(scores)
+
+
+def mixed_up_classes(
+    given: Mapping[str, Any], classes: object, source: str
+) -> Iterator[tuple[KeyPath, str]]:
+    """Score columns that are named after the classes must be in their order.
+
+    given: the section `input`. source: what has the classes.
+    """
+    names = [name for name in as_list(classes) if isinstance(name, str)]
+    for path, scores in scores_in(given):
+        columns = [name for name in columns_of(scores) if isinstance(name, str)]
+        problem = in_other_order(columns, names, source) if names else None
+        if problem is not None:
+            yield ("input", *path), problem
 
 
 def shared_tables(data: Mapping[str, Any]) -> Iterator[Refusal]:

@@ -16,12 +16,13 @@ from redcal_spark.config.input import Input
 from redcal_spark.config.redaction import Redaction
 from redcal_spark.config.rules import (
     missing_keys,
+    mixed_up_classes,
     repeats,
     shared_tables,
     unequal_sizes,
     unknown_tie,
 )
-from redcal_spark.config.section import KeyPath, Refusal, Section, as_list
+from redcal_spark.config.section import KeyPath, Refusal, Section, as_list, as_mapping
 from redcal_spark.config.storage import StorageOptions
 from redcal_spark.config.tables import SIDE_TABLES, OutputTables, sibling
 from redcal_spark.config.values import (
@@ -320,6 +321,8 @@ class Config(Section):
         yield from missing_keys(data)
         yield from unknown_tie(data)
         yield from unequal_sizes(data)
+        given = as_mapping(data.get("input"))
+        yield from mixed_up_classes(given, given.get("classes"), "input.classes")
         yield from shared_tables(data)
 
 

@@ -15,14 +15,14 @@ PLACE = "null"  # of a cost that is still to be written: `redcal check` refuses 
 class Starter:
     """What is known for a new configuration. doubts: what is not certain, by key.
 
-    classes: how many there are. costs: a CSV file of them. tables: those of the models' scores,
-    where they have any of their own. separator: of CSV files, if it is no comma.
+    models: the columns of each by its name; two have the names of their keys. classes: how many
+    there are. costs: a CSV file of them. tables: those of the models' scores, where they have any
+    of their own. separator: of CSV files, if it is no comma.
     """
 
     table: str
     output: str
-    model_1: Sequence[str]
-    model_2: Sequence[str]
+    models: Mapping[str, Sequence[str]]
     label: str
     classes: int
     id: str | None = None
@@ -30,7 +30,7 @@ class Starter:
     split: tuple[str, Any, Any] | None = None
     hashed: bool = False
     costs: str | None = None
-    tables: Sequence[str | None] = (None, None)
+    tables: Mapping[str, str | None] = field(default_factory=dict)
     separator: str | None = None
     doubts: Mapping[str, str] = field(default_factory=dict)
 
@@ -43,8 +43,7 @@ class Starter:
             *([] if self.id is None else self._key("id", value(self.id))),
             *self._key("label", value(self.label)),
             *([] if self.names is None else self._key("classes", flow(self.names))),
-            *self._key("model_1", self.scores(1)),
-            *self._key("model_2", self.scores(2)),
+            *self._models(),
             *([] if self.separator is None else self._key("separator", value(self.separator))),
             *self._split(),
             "",
@@ -62,15 +61,19 @@ class Starter:
         ]
         return "\n".join(lines) + "\n"
 
-    def scores(self, model: int) -> str:
+    def _models(self) -> list[str]:
+        lines = [line for name in self.models for line in self._key(name, self.scores(name))]
+        return lines if len(self.models) == 2 else ["  models:", *(f"  {line}" for line in lines)]
+
+    def scores(self, model: str) -> str:
         """A model's columns, and their table if they have one."""
-        columns = one_or_all((self.model_1, self.model_2)[model - 1])
-        table = self.tables[model - 1]
+        columns = one_or_all(self.models[model])
+        table = self.tables.get(model)
         return columns if table is None else f"{{table: {value(table)}, columns: {columns}}}"
 
     def _key(self, key: str, text: str) -> list[str]:
         doubt = " ".join(self.doubts.get(key, "").split())  # a comment has one line
-        return [f"  {key}: {text}" + (f"  # GUESS: {doubt}" if doubt else "")]
+        return [f"  {value(key)}: {text}" + (f"  # GUESS: {doubt}" if doubt else "")]
 
     def _split(self) -> list[str]:
         if self.split is not None:

@@ -7,6 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from redcal_spark.settings import setting
+
+NO_VALUE = ("na", "n/a", "#n/a", "null", "none", "missing", "-", "--", ".", "?")  # as people write
+
 
 def value_of(scalar: pa.Scalar) -> Any:
     """The value as Python has it; what Arrow shows of it where Python's calendar ends."""
@@ -29,7 +33,11 @@ def such_as(name: str, first: pa.RecordBatch | None, numbers: bool = False) -> s
     odd = next((v for v in values if not _reads_as_number(v)), values[0]) if numbers else values[0]
     shown = f"; first: {str(odd)[:60]!r}"
     spreadsheet = numbers and re.fullmatch(r"\s*(\d*,\d+\s*%?|\d+([.,]\d+)?\s*%)\s*", str(odd))
-    return f"{shown}; write 0.5 for '0,5' and for '50%'" if spreadsheet else shown
+    if spreadsheet:
+        return f"{shown}; write 0.5 for '0,5' and for '50%'"
+    if numbers and str(odd).strip().casefold() in NO_VALUE:
+        return f"{shown}; leave such cells empty and set {setting('on_bad_rows', 'skip')}"
+    return shown
 
 
 def _reads_as_number(value: Any) -> bool:

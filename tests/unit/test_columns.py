@@ -428,3 +428,12 @@ def test_numbers_as_spreadsheets_write_them(text: str, way_out: bool) -> None:
         Reconciler(losses={"t": [[0, 1], [1, 0]]}, alpha=0.1, eta=0.1).fit(rows)
     assert f"first: {text!r}" in str(refused.value)
     assert ("write 0.5 for '0,5' and for '50%'" in str(refused.value)) == way_out
+
+
+@pytest.mark.parametrize(("text", "way_out"), [("NA", True), ("n/a", True), ("banana", False)])
+def test_words_for_no_value(text: str, way_out: bool) -> None:
+    rows = pa.table({"model_1": ["0.5", text, "0.2"], "model_2": [0.5] * 3, "label": [0, 1, 0]})
+    with pytest.raises(InputError) as refused:
+        Reconciler(losses={"t": [[0, 1], [1, 0]]}, alpha=0.1, eta=0.1).fit(rows)
+    hint = f"first: {text!r}; leave such cells empty and set on_bad_rows='skip'"
+    assert (hint in str(refused.value)) == way_out

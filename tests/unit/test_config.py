@@ -817,7 +817,12 @@ LOSS_FILE_PROBLEMS = [
         "",
         "losses.l: conf/l.csv: not as many cells as the first line: b",
     ),
-    ("l.csv", "action;x;y\na;0;1\n", "", "losses.l: conf/l.csv: has no commas between its cells"),
+    (
+        *("l.csv", "action;x;y\na;0;1\n", ""),
+        "losses.l: conf/l.csv: has no commas between its cells, but ';': write commas there, and "
+        "2.5 for '2,5'",
+    ),
+    ("l.csv", "action\na\n", "", "losses.l: conf/l.csv: has no commas between its cells"),
     ("l.csv", "", "", "losses.l.costs: conf/l.csv: needs at least 2 entries, has 0"),
     (
         "l.csv",
@@ -847,6 +852,52 @@ def test_headers_must_agree_with_the_classes(in_file: Load) -> None:
     assert str(refused.value).splitlines()[1:] == [
         "  losses.l: conf/l.csv: has the classes sick, well, but input.classes has well, sick"
     ]
+
+
+SWAPPED = (
+    "the columns are p_low, p_high, but {} has the classes high, low: put them in the same order"
+)
+
+
+def test_columns_named_after_classes_must_be_in_their_order() -> None:
+    tree: dict[str, Any] = {
+        "input": {
+            "table": "t",
+            "id": "i",
+            "label": "y",
+            "model_1": ["p_low", "p_high"],
+            "model_2": {"table": "u", "columns": ["low", "HIGH"]},
+        },
+        "losses": {"l": {"costs": [[0, 1], [1, 0]]}},
+        "reconcile": {"alpha": 0.1, "eta": 0.1},
+        "output": {"table": "o"},
+    }
+    for classes in (["low", "high"], ["no", "yes"]):
+        tree["input"]["classes"] = classes
+        config_from_tree(tree)
+    tree["input"]["classes"] = ["high", "low"]
+    with pytest.raises(UsageError) as refused:
+        config_from_tree(tree)
+    assert f"input.model_1: {SWAPPED.format('input.classes')}" in str(refused.value)
+    assert "input.model_2: the columns are low, HIGH, but" in str(refused.value)
+
+
+def test_columns_named_after_the_classes_of_the_costs(tmp_path: Path) -> None:
+    (costs := tmp_path / "l.csv").write_text("action,high,low\na,0,1\nb,1,0\n", encoding="utf-8")
+    tree = {
+        "input": {
+            "table": "t",
+            "label": "y",
+            "model_1": ["p_low", "p_high"],
+            "model_2": ["q1", "q2"],
+        },
+        "losses": {"l": {"file": str(costs)}},
+        "reconcile": {"alpha": 0.1, "eta": 0.1},
+        "output": {"table": "o"},
+    }
+    with pytest.raises(UsageError) as refused:
+        config_from_tree(tree)
+    assert f"1 problem\n  input.model_1: {SWAPPED.format(costs)}" in str(refused.value)
 
 
 def test_headers_must_agree_with_each_other(refuse: Refuse, tmp_path: Path) -> None:
