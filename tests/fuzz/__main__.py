@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.bench.results import save_printed
 from tests.bench.timing import machine
 from tests.fuzz.cases import SHARES, TARGETS
-from tests.fuzz.harness import Worker
+from tests.fuzz.harness import worker_for
 from tests.fuzz.running import Seen, explore
 
 
@@ -39,8 +39,8 @@ def main() -> int:
     whole = sum(SHARES[name] for name in chosen)
     failed = 0
     with tempfile.TemporaryDirectory(prefix="redcal-fuzz-") as folder:
-        worker = Worker(Path(folder) / "worker")
         for name in chosen:
+            worker = worker_for(name, Path(folder))
             start = time.monotonic()
             seen = Seen()
             explore(name, -(-options.cases * SHARES[name] // whole), options.seed, worker, seen)
@@ -51,7 +51,7 @@ def main() -> int:
                 shutil.rmtree(place, ignore_errors=True)
                 case.save(place)
                 print(f"  {seen.problems[problem]} x {problem[:300]!r}: {place}", flush=True)
-        worker.close()
+            worker.close()
         how = "the kernel allowed no" if worker.confined else "Python was watched for any"
         say(f"{how} write outside of the folder of a case")
     if options.save is not None:

@@ -147,7 +147,9 @@ def models(draw: DrawFn) -> Case:
 @st.composite
 def doors(draw: DrawFn) -> Case:
     """Model files made into SQL, and as MLflow keeps them, whose own file may be spoiled, too."""
-    data = _spoiled_model(draw, base.csv_model() if draw(st.booleans()) else base.model())
+    tree = base.csv_model() if draw(st.booleans()) else base.model()
+    whole = draw(st.integers(0, 4)) == 0
+    data = json.dumps(tree).encode() if whole else _spoiled_model(draw, tree)
     if draw(st.booleans()):
         table = draw(st.sampled_from(["t", "a b", *WORDS]))
         dialect = draw(st.sampled_from(["spark", "duckdb", "ansi", "sqlite"]))
@@ -302,9 +304,9 @@ def deltas(draw: DrawFn) -> Case:
             case "log" if name.endswith(".json"):
                 try:
                     lines = files[name].decode().splitlines()
-                    place = draw(st.integers(0, len(lines) - 1))
+                    place = draw(st.integers(0, max(0, len(lines) - 1)))
                     entry = json.loads(lines[place])
-                except ValueError:  # spoiled already
+                except (ValueError, IndexError):  # spoiled already
                     continue
                 lines[place] = json.dumps(draw(spoiled_tree(entry, most=2)))
                 files[name] = "\n".join(lines).encode()

@@ -1,4 +1,4 @@
-"""`redcal`, and what else opens files of others: a model made into SQL, a model of MLflow."""
+"""What opens model files without being a command: a model made into SQL, a model of MLflow."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
 
 import redcal_spark.mlflow
-from redcal_spark import ReconciledPair, cli
+from redcal_spark import ReconciledPair
 from redcal_spark.errors import RedcalError
 from redcal_spark.registry.models import mlflow_or_refusal
 
@@ -28,11 +28,8 @@ DOORS: dict[str, Callable[..., str]] = {"sql": sql, "mlflow": mlflow}
 
 
 def main(arguments: Sequence[str]) -> int:
-    door = DOORS.get(arguments[0]) if arguments else None
-    if door is None:
-        return cli.main(arguments)
     try:
-        print(door(*arguments[1:]))
+        print(DOORS[arguments[0]](*arguments[1:]))
     except RedcalError as err:
         print(err, file=sys.stderr)
         return 2

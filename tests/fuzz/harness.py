@@ -85,12 +85,22 @@ class Result:
         return told
 
 
+# What cases are given to, unless it is `redcal` alone: that process would have to hold MLflow.
+COMMANDS = {"doors": "tests.fuzz.doors:main"}
+
+
+def worker_for(target: str, folder: Path) -> Worker:
+    """The process for the cases of a target."""
+    command = COMMANDS.get(target, Worker.command)
+    return Worker(folder / command.partition(":")[0], command)
+
+
 @dataclass
 class Worker:
     """A process that runs case after case, and is replaced when one of them kills it."""
 
     folder: Path
-    command: str = "tests.fuzz.doors:main"
+    command: str = "redcal_spark.cli:main"
     seconds: float = SECONDS
     confined: bool | None = None  # whether the kernel keeps it to its folder; told at its start
     _process: subprocess.Popen[bytes] | None = None

@@ -12,7 +12,7 @@ import pytest
 
 from tests.fuzz import base
 from tests.fuzz.cases import TARGETS
-from tests.fuzz.harness import Case, Worker
+from tests.fuzz.harness import Case, Worker, worker_for
 from tests.fuzz.running import Seen, explore
 
 CASES = {"config": 75, "model": 45, "csv": 45, "parquet": 45, "delta": 30, "doors": 30, "init": 30}
@@ -23,10 +23,12 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
-    found = Worker(tmp_path_factory.mktemp("fuzz"))
-    yield found
-    found.close()
+def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Worker]]:
+    folder = tmp_path_factory.mktemp("fuzz")
+    made = {target: worker_for(target, folder) for target in ("config", "doors")}
+    yield made
+    for worker in made.values():
+        worker.close()
 
 
 def test_every_target_has_its_share() -> None:
@@ -35,9 +37,9 @@ def test_every_target_has_its_share() -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_hostile_input(target: str, worker: Worker) -> None:
+def test_hostile_input(target: str, workers: dict[str, Worker]) -> None:
     seen = Seen()
-    explore(target, CASES[target], 20_260, worker, seen)
+    explore(target, CASES[target], 20_260, workers.get(target, workers["config"]), seen)
     told = [f"{problem}: {case.arguments}" for problem, case in seen.examples.items()]
     assert told == []
     assert seen.cases == CASES[target]
