@@ -28,6 +28,10 @@ from redcal_spark.settings import TUNE_ROWS, setting
 
 FAR = 10  # a beta so many times below `auto` fits noise
 FEW = 100  # rows to fit on
+MIXED_UP = (
+    "are the classes in the order of the scores, do labels count from 0, and does every row have "
+    "its own label?"
+)
 HINTS = {  # what is mostly the matter, by what is wrong with ten rows or more
     OUTSIDE: "scores are probabilities: divide percentages by 100",
     NO_INDEX: "labels count from 0: subtract 1 from labels that count from 1",
@@ -251,17 +255,21 @@ def one_class(totals: Totals, names: Sequence[str] | None) -> str | None:
 
 
 def worse_than_equal(totals: Totals, models: Sequence[str]) -> str | None:
-    """Models that say less than equal scores would: mostly mixed-up classes or rows.
+    """What to say of models that say less than equal scores would."""
+    d = totals.gaps.shape[1]
+    worse = below_equal(totals.brier, totals.rows, d) if totals.counted >= FEW else []
+    if not worse:
+        return None
+    return (
+        "equal scores for all classes would have a better Brier score than "
+        f"{' and '.join(models[place] for place in worse)}: {MIXED_UP}"
+    )
+
+
+def below_equal(brier_sums: Sequence[int], rows: int, d: int) -> list[int]:
+    """The places of models that say less than equal scores would: mostly mixed-up classes or rows.
 
     Equal scores have a Brier score of 1 - 1 / d for classes, and no more for vectors of labels.
     """
-    d = totals.gaps.shape[1]
-    limit = (d - 1) * (totals.rows << 2 * BITS)
-    worse = [name for name, sum_ in zip(models, totals.brier, strict=True) if sum_ * d > limit]
-    if not worse or totals.counted < FEW:
-        return None
-    return (
-        f"equal scores for all classes would have a better Brier score than {' and '.join(worse)}: "
-        "are the classes in the order of the scores, do labels count from 0, and does every row "
-        "have its own label?"
-    )
+    limit = (d - 1) * (rows << 2 * BITS)
+    return [place for place, sum_ in enumerate(brier_sums) if sum_ * d > limit]
