@@ -75,9 +75,16 @@ def _is_of(data: Any, *packages: str) -> bool:
 
 
 def from_numpy(
-    columns: Columns, scores: Sequence[Any], label: Any = None, weight: Any = None
+    columns: Columns,
+    scores: Sequence[Any],
+    label: Any = None,
+    weight: Any = None,
+    fitted: Sequence[str] | None = None,
 ) -> pa.Table:
-    """Arrays as the columns that the reconciler was told of, one of scores for each model."""
+    """Arrays as the columns that the reconciler was told of, one of scores for each model.
+
+    fitted: the names of the columns of frames that were fitted, where that is known.
+    """
     if len(scores) != columns.n_models:
         raise UsageError(
             f"{len(scores)} arrays of scores, and there are {columns.n_models} models: "
@@ -85,7 +92,10 @@ def from_numpy(
         )
     if columns.segments:
         raise UsageError("segments: are columns of a table; with arrays there are none")
-    check_indexes({f"the scores of model {i}": given for i, given in enumerate(scores, 1)}, label)
+    tables = {f"the scores of model {i}": given for i, given in enumerate(scores, 1)}
+    check_indexes(tables, label)
+    orders = {"the classes": columns.classes, "the scores that were fitted": fitted}
+    check_orders({**tables, "the labels": label}, orders)
     arrays = {
         _only(columns.scores(i)): _array(given, f"the scores of model {i}")
         for i, given in enumerate(scores, 1)
@@ -115,6 +125,34 @@ def check_indexes(tables: Mapping[str, Any], label: Any) -> None:
             f"{index[i]} in the other; rows are paired by place. Put them in the same order "
             "(.loc[other.index]), or give arrays (.to_numpy()) if they are"
         )
+
+
+def check_orders(tables: Mapping[str, Any], known: Mapping[str, Sequence[str] | None]) -> None:
+    """Refuse frames whose columns have the same names in another order: they are taken by place.
+
+    known: what has an order already.
+    """
+    orders = {**known, **{what: column_names(of) for what, of in tables.items()}}
+    seen: dict[tuple[str, ...], tuple[str, list[str]]] = {}
+    for what, given in orders.items():
+        if given is None:
+            continue
+        names = list(given)
+        first, expected = seen.setdefault(tuple(sorted(names)), (what, names))
+        if names != expected:
+            raise InputError(
+                f"columns in another order: {first}: {', '.join(expected)}; {what}: "
+                f"{', '.join(names)}; they are taken by their place: put them in the same order, "
+                f"[{expected}]"
+            )
+
+
+def column_names(data: Any) -> list[str] | None:
+    """Of a frame that stands for an array, if it is one."""
+    names = getattr(data, "column_names", None)
+    if names is None and hasattr(data, "iloc"):
+        names = getattr(data, "columns", None)
+    return None if names is None else [str(name) for name in names]
 
 
 def labels_of(values: Any) -> pa.Array:
