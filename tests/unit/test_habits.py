@@ -352,7 +352,7 @@ def test_columns_in_another_order_are_refused() -> None:
     same(fitted.apply(a, b)[0], of_vectors().apply(one, two)[0])
     with pytest.raises(InputError, match="in another order"):
         fitted.apply(a, b[mixed])
-    for again in (fitted.apply, lambda *given: fitted.evaluate(*given, y)):
+    for again in (fitted.apply, partial(fitted.evaluate, labels=y)):
         told = refused(InputError, partial(again, a[mixed], b[mixed]))
         assert "the scores that were fitted: well, ill, grave; the scores of model 1: grav" in told
     other = b.set_axis(["w", "i", "g"], axis=1)  # names that say nothing
