@@ -10,6 +10,7 @@ from redcal_spark.config.section import KeyPath, Refusal, as_list, as_mapping, d
 from redcal_spark.config.tables import SIDE_TABLES, place_of, sibling
 
 MODELS = ("model_1", "model_2")
+SHEETS = (".csv", ".tsv", ".txt", ".json", ".xls", ".xlsx")  # no form that results have
 
 
 def scores_in(given: Mapping[str, Any]) -> list[tuple[KeyPath, Any]]:
@@ -73,6 +74,15 @@ def unequal_sizes(data: Mapping[str, Any]) -> Iterator[Refusal]:
         first, expected = sizes[0]
         if size != expected:
             yield path, f"is for {size} classes, but {dotted(first)} is for {expected}"
+
+
+def single_files(data: Mapping[str, Any]) -> Iterator[Refusal]:
+    """Results are no files; without this, `out.csv` is a table of a catalog, which wants Spark."""
+    table = as_mapping(data.get("output")).get("table")
+    ending = os.path.splitext(table)[1].lower() if isinstance(table, str) else ""
+    if ending in SHEETS and not os.path.isdir(table):  # a table of such a name may be there
+        text = f"results are Delta tables, not {ending[1:]} files: name a folder, as out/scores"
+        yield ("output", "table"), text
 
 
 def shared_tables(data: Mapping[str, Any]) -> Iterator[Refusal]:

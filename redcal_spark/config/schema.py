@@ -18,6 +18,7 @@ from redcal_spark.config.rules import (
     missing_keys,
     repeats,
     shared_tables,
+    single_files,
     unequal_sizes,
     unknown_tie,
 )
@@ -321,6 +322,7 @@ class Config(Section):
         yield from unknown_tie(data)
         yield from unequal_sizes(data)
         yield from shared_tables(data)
+        yield from single_files(data)
 
 
 def json_schema() -> str:

@@ -347,6 +347,8 @@ ONE_PROBLEM = [
         "input.split.holdout: must be text, a whole number, true or false, got 0.5",
     ),
     # output
+    ("output.table=out.csv", "output.table: results are Delta tables, not csv files: name a f"),
+    ("output.table=s3://b/x.XLSX", "output.table: results are Delta tables, not xlsx files: name"),
     ("output.table=data//scores/", "output.table: is the same table as input.table"),
     ("output.patches=./out/scores", "output.patches: is the same table as output.table"),
     ("output.history=out/scores_runs", "output.runs: is the same table as output.history"),
