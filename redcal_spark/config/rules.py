@@ -79,7 +79,9 @@ def unequal_sizes(data: Mapping[str, Any]) -> Iterator[Refusal]:
 def single_files(data: Mapping[str, Any]) -> Iterator[Refusal]:
     """Results are no files; without this, `out.csv` is a table of a catalog, which wants Spark."""
     table = as_mapping(data.get("output")).get("table")
-    ending = os.path.splitext(table)[1].lower() if isinstance(table, str) else ""
+    if not isinstance(table, str):
+        return
+    ending = os.path.splitext(table)[1].lower()
     if ending in SHEETS and not os.path.isdir(table):  # a table of such a name may be there
         text = f"results are Delta tables, not {ending[1:]} files: name a folder, as out/scores"
         yield ("output", "table"), text

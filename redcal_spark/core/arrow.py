@@ -221,7 +221,10 @@ def _array(values: Any, name: str) -> pa.Array:
         if hidden is not None:
             array = array.copy()
             array[hidden] = None
-        return _from_pandas(_objects(array.tolist()) if array.ndim == 2 else array, name)
+        if array.ndim == 2:
+            _check_texts(array, values, name)
+            return _from_pandas(_objects(array.tolist()), name)
+        return _from_pandas(array, name)
     if array.ndim == 2:
         if not np.issubdtype(array.dtype, np.number):
             raise InputError(f"{name}: must be numbers, got an array of {array.dtype}")
@@ -232,6 +235,21 @@ def _array(values: Any, name: str) -> pa.Array:
         return pa.array(array, mask=hidden)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as err:
         raise InputError(f"{name}: {str(err).splitlines()[0]}") from err
+
+
+def _check_texts(array: npt.NDArray[Any], frame: Any, name: str) -> None:
+    """Refuse a frame that has more than scores, such as ids, by the names of its columns."""
+    names = column_names(frame) if len(array) else None
+    texts = [each for each, value in zip(names or (), array[0], strict=False) if _is_text(value)]
+    if names is not None and texts:
+        scores = [each for each in names if each not in texts]
+        raise InputError(
+            f"{name}: column {texts[0]!r} holds text; give the scores alone, [{scores}]"
+        )
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
 
 
 def _objects(values: Any) -> npt.NDArray[Any]:

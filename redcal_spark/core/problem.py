@@ -19,7 +19,7 @@ from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.metrics import Totals
 from redcal_spark.core.number_text import plural
 from redcal_spark.core.parameters import Parameters
-from redcal_spark.core.reading import MISSING, NO_INDEX, OUTSIDE
+from redcal_spark.core.reading import MISSING, NO_INDEX, OUTSIDE, UNNAMED
 from redcal_spark.core.scan import Scanner, ScanResult, check_weight
 from redcal_spark.core.splits import Split
 from redcal_spark.core.tuned import Tuned
@@ -28,6 +28,7 @@ from redcal_spark.settings import TUNE_ROWS, setting
 
 FAR = 10  # a beta so many times below `auto` fits noise
 FEW = 100  # rows to fit on
+SOME = 20  # names of classes in a message
 MIXED_UP = (
     "are the classes in the order of the scores, do labels count from 0, and does every row have "
     "its own label?"
@@ -89,11 +90,11 @@ class Problem:
             mean=self.mean,
         )
 
-    def check(self, gathered: ScanResult, where: str) -> None:
+    def check(self, gathered: ScanResult, where: str, split: Split | None = None) -> None:
         """Refuse data that cannot be fitted; tell what is odd."""
         self.check_readable(gathered, where)
         if not gathered.fit.rows and not self.new_rows:
-            raise InputError(f"{where} has no rows to fit on: {_none_left(gathered)}")
+            raise InputError(f"{where} has no rows to fit on: {_none_left(gathered, split)}")
         if gathered.rows >= MAX_ROWS:
             raise InputError(f"{where} has {gathered.rows:,} rows; exact sums need fewer than 2^37")
         for part in gathered.parts.values():
@@ -113,12 +114,20 @@ class Problem:
             raise InputError(f"{where} has no rows")
         if self.on_bad_rows == "error":
             skip = setting("on_bad_rows", "skip")
-            advice = _hints(gathered)
+            advice = _hints(gathered) + self._named(gathered)
             advice += f"\n  ({skip} passes such rows through untouched"
             if any(kind.startswith(MISSING) for _, kind in gathered.problems.kinds):
                 advice += f", {setting('missing_model', 'skip_row')} those without a model's scores"
             advice += ")"
             gathered.problems.raise_if_any(where, advice)
+
+    def _named(self, gathered: ScanResult) -> str:
+        """What labels must be, letter by letter, where some are not."""
+        if not any(kind.startswith(UNNAMED) for _, kind in gathered.problems.kinds):
+            return ""
+        names = [repr(name) for name in self.columns.classes or ()]
+        more = ["..."] if len(names) > SOME else []
+        return f"\n  (the classes are {', '.join(names[:SOME] + more)}, in these very letters)"
 
     def doubts(self, gathered: ScanResult) -> list[str]:
         """What to say before a fit that is perhaps not meant, of the rows it would be fitted on.
@@ -159,7 +168,7 @@ def _hints(gathered: ScanResult) -> str:
     return "".join(f"\n  ({hint})" for hint in hints)
 
 
-def _none_left(gathered: ScanResult) -> str:
+def _none_left(gathered: ScanResult, split: Split | None) -> str:
     """Why no row is left to fit on."""
     counts = [
         (gathered.unlabelled, "have no label"),
@@ -173,6 +182,8 @@ def _none_left(gathered: ScanResult) -> str:
             f"; the split holds out {gathered.holdout.counted:,} and leaves "
             f"{gathered.unused:,} unused"
         )
+        if split is not None and not split.column.startswith("__"):  # a column of ours
+            text += f": {split.rule}"
     return text
 
 
