@@ -82,7 +82,7 @@ def single_files(data: Mapping[str, Any]) -> Iterator[Refusal]:
     if not isinstance(table, str):
         return
     ending = os.path.splitext(table)[1].lower()
-    if ending in SHEETS and not os.path.isdir(table):  # a table of such a name may be there
+    if ending in SHEETS and not os.path.exists(table):  # a file has a message, a folder is a table
         text = f"results are Delta tables, not {ending[1:]} files: name a folder, as out/scores"
         yield ("output", "table"), text
 
