@@ -49,6 +49,8 @@ def _done(options: argparse.Namespace) -> int:
         return 0
     except KeyboardInterrupt as err:
         aside(options, f"redcal {options.command}: {in_words(err)}", logging.ERROR)
+        if options.command in ("run", "fit", "resume"):
+            aside(options, "  (the same command goes on where it was)", logging.ERROR)
         return 1
     except Exception as err:
         message = f"redcal {options.command}: unexpected {type(err).__name__}: {err}"

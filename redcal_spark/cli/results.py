@@ -17,6 +17,7 @@ from redcal_spark.cli.streams import Screen
 from redcal_spark.cli.tables import before_and_after
 from redcal_spark.core.columns import shown_models
 from redcal_spark.core.number_text import plural
+from redcal_spark.core.problem import worse_than_equal
 from redcal_spark.errors import UsageError
 from redcal_spark.model.audit import audit
 from redcal_spark.model.guard import failures
@@ -136,6 +137,8 @@ def _show_run(
         wrong = failures(pair.certificate, job.config.input.model_names)
         for line in (*pair.certificate.headline(), *falls, *wrong):
             console.print(f"  {line}")
+    if (doubt := _mixed_up(job, outcome)) is not None:
+        console.print(f"  but {doubt}")
     print()
     console.print(before_and_after(outcome.metrics, model_names(job), pair.losses))
     print()
@@ -148,6 +151,12 @@ def _show_run(
         print(f"  {'report':<8} {page}")
     if logged is not None:
         print(f"  {'mlflow':<8} run {logged}")
+
+
+def _mixed_up(job: Job, outcome: Outcome) -> str | None:
+    """The warning that makes all else worthless, once more at the end: it scrolls away."""
+    both = outcome.metrics.get("fit")
+    return None if both is None else worse_than_equal(both[0].totals, model_names(job))
 
 
 def _done(row: RunRow) -> str:

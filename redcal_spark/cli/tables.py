@@ -283,6 +283,8 @@ def _to_fix(
     todo: Mapping[str, Any], losses: Sequence[Mapping[str, Any]], models: Sequence[str]
 ) -> Iterator[str]:
     rows = f"the {todo['rows']:,} fitting rows"
+    least = "eta: auto, its smallest candidate" if todo.get("eta_auto") else "eta"
+    share = "" if todo["eta"] is None else f"{share_text(todo['eta'])} ({least})"
     if todo["calibrations"]:
         actions = plural(len(todo["calibrations"]), "action")
         limit = f"beta = {todo['beta']:g}"
@@ -291,7 +293,7 @@ def _to_fix(
         yield f"to calibrate on {rows}: no gap is above beta = {todo['beta']:g}"
     if todo["algorithm"] in ("redcal", "dc_then_redcal"):
         text = f"to reconcile on {rows}: {plural(len(todo['events']), 'event')} with "
-        text += f"{share_text(todo['eta'])} (eta) of them or more"
+        text += f"{share} of them or more"
         if todo["events"]:
             first = todo["events"][0]
             names = next(loss["actions"] for loss in losses if loss["loss"] == first["loss"])
@@ -302,7 +304,6 @@ def _to_fix(
         yield text
     if todo["algorithm"] == "reconcile":
         classes = plural(len(todo["coordinates"]), "class", "classes")
-        share = f"{share_text(todo['eta'])} (eta)"
         yield f"to reconcile on {rows}: {classes} with {share} of them or more beyond alpha"
 
 

@@ -11,6 +11,7 @@ from redcal_spark.config.section import KeyPath, Refusal, as_list, as_mapping, d
 from redcal_spark.config.tables import SIDE_TABLES, place_of, sibling
 
 MODELS = ("model_1", "model_2")
+SHEETS = (".csv", ".tsv", ".txt", ".json", ".xls", ".xlsx")  # no form that results have
 
 
 def scores_in(given: Mapping[str, Any]) -> list[tuple[KeyPath, Any]]:
@@ -94,6 +95,17 @@ def mixed_up_classes(
         problem = in_other_order(columns, names, source) if names else None
         if problem is not None:
             yield ("input", *path), problem
+
+
+def single_files(data: Mapping[str, Any]) -> Iterator[Refusal]:
+    """Results are no files; without this, `out.csv` is a table of a catalog, which wants Spark."""
+    table = as_mapping(data.get("output")).get("table")
+    if not isinstance(table, str):
+        return
+    ending = os.path.splitext(table)[1].lower()
+    if ending in SHEETS and not os.path.exists(table):  # a file has a message, a folder is a table
+        text = f"results are Delta tables, not {ending[1:]} files: name a folder, as out/scores"
+        yield ("output", "table"), text
 
 
 def shared_tables(data: Mapping[str, Any]) -> Iterator[Refusal]:

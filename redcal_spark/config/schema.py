@@ -19,6 +19,7 @@ from redcal_spark.config.rules import (
     mixed_up_classes,
     repeats,
     shared_tables,
+    single_files,
     unequal_sizes,
     unknown_tie,
 )
@@ -324,6 +325,7 @@ class Config(Section):
         given = as_mapping(data.get("input"))
         yield from mixed_up_classes(given, given.get("classes"), "input.classes")
         yield from shared_tables(data)
+        yield from single_files(data)
 
 
 def json_schema() -> str:

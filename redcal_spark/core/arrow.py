@@ -75,9 +75,16 @@ def _is_of(data: Any, *packages: str) -> bool:
 
 
 def from_numpy(
-    columns: Columns, scores: Sequence[Any], label: Any = None, weight: Any = None
+    columns: Columns,
+    scores: Sequence[Any],
+    label: Any = None,
+    weight: Any = None,
+    fitted: Sequence[str] | None = None,
 ) -> pa.Table:
-    """Arrays as the columns that the reconciler was told of, one of scores for each model."""
+    """Arrays as the columns that the reconciler was told of, one of scores for each model.
+
+    fitted: the names of the columns of frames that were fitted, where that is known.
+    """
     if len(scores) != columns.n_models:
         raise UsageError(
             f"{len(scores)} arrays of scores, and there are {columns.n_models} models: "
@@ -85,7 +92,10 @@ def from_numpy(
         )
     if columns.segments:
         raise UsageError("segments: are columns of a table; with arrays there are none")
-    check_indexes({f"the scores of model {i}": given for i, given in enumerate(scores, 1)}, label)
+    tables = {f"the scores of model {i}": given for i, given in enumerate(scores, 1)}
+    check_indexes(tables, label)
+    orders = {"the classes": columns.classes, "the scores that were fitted": fitted}
+    check_orders({**tables, "the labels": label}, orders)
     arrays = {
         _only(columns.scores(i)): _array(given, f"the scores of model {i}")
         for i, given in enumerate(scores, 1)
@@ -115,6 +125,34 @@ def check_indexes(tables: Mapping[str, Any], label: Any) -> None:
             f"{index[i]} in the other; rows are paired by place. Put them in the same order "
             "(.loc[other.index]), or give arrays (.to_numpy()) if they are"
         )
+
+
+def check_orders(tables: Mapping[str, Any], known: Mapping[str, Sequence[str] | None]) -> None:
+    """Refuse frames whose columns have the same names in another order: they are taken by place.
+
+    known: what has an order already.
+    """
+    orders = {**known, **{what: column_names(of) for what, of in tables.items()}}
+    seen: dict[tuple[str, ...], tuple[str, list[str]]] = {}
+    for what, given in orders.items():
+        if given is None:
+            continue
+        names = list(given)
+        first, expected = seen.setdefault(tuple(sorted(names)), (what, names))
+        if names != expected:
+            raise InputError(
+                f"columns in another order: {first}: {', '.join(expected)}; {what}: "
+                f"{', '.join(names)}; they are taken by their place: put them in the same order, "
+                f"[{expected}]"
+            )
+
+
+def column_names(data: Any) -> list[str] | None:
+    """Of a frame that stands for an array, if it is one."""
+    names = getattr(data, "column_names", None)
+    if names is None and hasattr(data, "iloc"):
+        names = getattr(data, "columns", None)
+    return None if names is None else [str(name) for name in names]
 
 
 def labels_of(values: Any) -> pa.Array:
@@ -183,7 +221,10 @@ def _array(values: Any, name: str) -> pa.Array:
         if hidden is not None:
             array = array.copy()
             array[hidden] = None
-        return _from_pandas(_objects(array.tolist()) if array.ndim == 2 else array, name)
+        if array.ndim == 2:
+            _check_texts(array, values, name)
+            return _from_pandas(_objects(array.tolist()), name)
+        return _from_pandas(array, name)
     if array.ndim == 2:
         if not np.issubdtype(array.dtype, np.number):
             raise InputError(f"{name}: must be numbers, got an array of {array.dtype}")
@@ -194,6 +235,21 @@ def _array(values: Any, name: str) -> pa.Array:
         return pa.array(array, mask=hidden)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as err:
         raise InputError(f"{name}: {str(err).splitlines()[0]}") from err
+
+
+def _check_texts(array: npt.NDArray[Any], frame: Any, name: str) -> None:
+    """Refuse a frame that has more than scores, such as ids, by the names of its columns."""
+    names = column_names(frame) if len(array) else None
+    texts = [each for each, value in zip(names or (), array[0], strict=False) if _is_text(value)]
+    if names is not None and texts:
+        scores = [each for each in names if each not in texts]
+        raise InputError(
+            f"{name}: column {texts[0]!r} holds text; give the scores alone, [{scores}]"
+        )
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
 
 
 def _objects(values: Any) -> npt.NDArray[Any]:

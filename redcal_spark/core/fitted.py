@@ -41,6 +41,7 @@ class Fitted(Weighed):
     zero_calibrations: int
     tuned: Tuned | None = None
     weights: Weights | None = None  # of the fitting rows, whose sum is `rows`
+    frame_columns: tuple[str, ...] | None = None  # of frames that were fitted; in no file
 
     @property
     def rules(self) -> Rules:

@@ -19,7 +19,7 @@ from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.metrics import Totals
 from redcal_spark.core.number_text import plural
 from redcal_spark.core.parameters import Parameters
-from redcal_spark.core.reading import MISSING, NO_INDEX, OUTSIDE
+from redcal_spark.core.reading import MISSING, NO_INDEX, OUTSIDE, UNNAMED
 from redcal_spark.core.scan import Scanner, ScanResult, check_weight
 from redcal_spark.core.splits import Split
 from redcal_spark.core.tuned import Tuned
@@ -28,6 +28,11 @@ from redcal_spark.settings import TUNE_ROWS, setting
 
 FAR = 10  # a beta so many times below `auto` fits noise
 FEW = 100  # rows to fit on
+SOME = 20  # names of classes in a message
+MIXED_UP = (
+    "are the classes in the order of the scores, do labels count from 0, and does every row have "
+    "its own label?"
+)
 HINTS = {  # what is mostly the matter, by what is wrong with ten rows or more
     OUTSIDE: "scores are probabilities: divide percentages by 100",
     NO_INDEX: "labels count from 0: subtract 1 from labels that count from 1",
@@ -85,11 +90,11 @@ class Problem:
             mean=self.mean,
         )
 
-    def check(self, gathered: ScanResult, where: str) -> None:
+    def check(self, gathered: ScanResult, where: str, split: Split | None = None) -> None:
         """Refuse data that cannot be fitted; tell what is odd."""
         self.check_readable(gathered, where)
         if not gathered.fit.rows and not self.new_rows:
-            raise InputError(f"{where} has no rows to fit on: {_none_left(gathered)}")
+            raise InputError(f"{where} has no rows to fit on: {_none_left(gathered, split)}")
         if gathered.rows >= MAX_ROWS:
             raise InputError(f"{where} has {gathered.rows:,} rows; exact sums need fewer than 2^37")
         for part in gathered.parts.values():
@@ -109,12 +114,20 @@ class Problem:
             raise InputError(f"{where} has no rows")
         if self.on_bad_rows == "error":
             skip = setting("on_bad_rows", "skip")
-            advice = _hints(gathered)
+            advice = _hints(gathered) + self._named(gathered)
             advice += f"\n  ({skip} passes such rows through untouched"
             if any(kind.startswith(MISSING) for _, kind in gathered.problems.kinds):
                 advice += f", {setting('missing_model', 'skip_row')} those without a model's scores"
             advice += ")"
             gathered.problems.raise_if_any(where, advice)
+
+    def _named(self, gathered: ScanResult) -> str:
+        """What labels must be, letter by letter, where some are not."""
+        if not any(kind.startswith(UNNAMED) for _, kind in gathered.problems.kinds):
+            return ""
+        names = [repr(name) for name in self.columns.classes or ()]
+        more = ["..."] if len(names) > SOME else []
+        return f"\n  (the classes are {', '.join(names[:SOME] + more)}, in these very letters)"
 
     def doubts(self, gathered: ScanResult) -> list[str]:
         """What to say before a fit that is perhaps not meant, of the rows it would be fitted on.
@@ -155,7 +168,7 @@ def _hints(gathered: ScanResult) -> str:
     return "".join(f"\n  ({hint})" for hint in hints)
 
 
-def _none_left(gathered: ScanResult) -> str:
+def _none_left(gathered: ScanResult, split: Split | None) -> str:
     """Why no row is left to fit on."""
     counts = [
         (gathered.unlabelled, "have no label"),
@@ -169,6 +182,8 @@ def _none_left(gathered: ScanResult) -> str:
             f"; the split holds out {gathered.holdout.counted:,} and leaves "
             f"{gathered.unused:,} unused"
         )
+        if split is not None and not split.column.startswith("__"):  # a column of ours
+            text += f": {split.rule}"
     return text
 
 
@@ -251,17 +266,21 @@ def one_class(totals: Totals, names: Sequence[str] | None) -> str | None:
 
 
 def worse_than_equal(totals: Totals, models: Sequence[str]) -> str | None:
-    """Models that say less than equal scores would: mostly mixed-up classes or rows.
+    """What to say of models that say less than equal scores would."""
+    d = totals.gaps.shape[1]
+    worse = below_equal(totals.brier, totals.rows, d) if totals.counted >= FEW else []
+    if not worse:
+        return None
+    return (
+        "equal scores for all classes would have a better Brier score than "
+        f"{' and '.join(models[place] for place in worse)}: {MIXED_UP}"
+    )
+
+
+def below_equal(brier_sums: Sequence[int], rows: int, d: int) -> list[int]:
+    """The places of models that say less than equal scores would: mostly mixed-up classes or rows.
 
     Equal scores have a Brier score of 1 - 1 / d for classes, and no more for vectors of labels.
     """
-    d = totals.gaps.shape[1]
-    limit = (d - 1) * (totals.rows << 2 * BITS)
-    worse = [name for name, sum_ in zip(models, totals.brier, strict=True) if sum_ * d > limit]
-    if not worse or totals.counted < FEW:
-        return None
-    return (
-        f"equal scores for all classes would have a better Brier score than {' and '.join(worse)}: "
-        "are the classes in the order of the scores, do labels count from 0, and does every row "
-        "have its own label?"
-    )
+    limit = (d - 1) * (rows << 2 * BITS)
+    return [place for place, sum_ in enumerate(brier_sums) if sum_ * d > limit]

@@ -32,6 +32,7 @@ from redcal_spark.settings import setting
 SUM_TOLERANCE = ONE // 1_000  # rows further than this from 1 are told: softmax noise is far below
 EXAMPLES = 3
 MISSING, NULL = "without scores of model", "with null"  # what is wrong with a row
+UNNAMED = "with a label not among"
 OUTSIDE, NO_INDEX = "with a value outside [0, 1]", "with a label that is no class index"
 
 
@@ -229,7 +230,7 @@ class _Reader:
                 column = column.dictionary_decode()
             index = pc.index_in(column.cast(pa.string()), classes)
             bad = known & _nulls(index)
-            self._reject(name, f"with a label not among the {len(classes)} classes", bad)
+            self._reject(name, f"{UNNAMED} the {len(classes)} classes", bad)
             return _filled(index, 0).astype(np.int32), known
         values = _filled(column, 0)
         bad = known & ~((values >= 0) & (values < self.d) & (values == np.floor(values)))

@@ -29,6 +29,14 @@ class ColumnSplit:
     fit: Any
     holdout: Any
 
+    @property
+    def rule(self) -> str:
+        """What it goes by, for people."""
+        return (
+            f"rows with {self.fit!r} in column {self.column!r} are fitted, those with "
+            f"{self.holdout!r} held out"
+        )
+
     def masks(self, batch: pa.RecordBatch) -> tuple[Mask, Mask]:
         column = batch.column(self.column)
         if pa.types.is_dictionary(column.type):
@@ -61,6 +69,11 @@ class HashSplit:
     def column(self) -> str:
         return self.id
 
+    @property
+    def rule(self) -> str:
+        """What it goes by, for people."""
+        return f"rows with the same {self.id!r} stay together: do its values tell rows apart?"
+
     def masks(self, batch: pa.RecordBatch) -> tuple[Mask, Mask]:
         hashes = hash_column(batch.column(self.id), self.id, self.salt)
         bound = int(exact(self.fraction) * 2**64 // 1)
@@ -74,6 +87,7 @@ class HoldoutOnly:
     """Every row is held out: nothing is fitted, a model is looked at. column: any that is read."""
 
     column: str
+    rule = "every row is held out"
 
     def masks(self, batch: pa.RecordBatch) -> tuple[Mask, Mask]:
         return np.zeros(batch.num_rows, np.bool_), np.ones(batch.num_rows, np.bool_)

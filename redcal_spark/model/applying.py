@@ -141,7 +141,8 @@ def _arrays(pair: Fitted, how: Applying, names: OutputNames, scores: list[Any]) 
     if alone:
         scores = [one_of(own) for own in scores]
     nameless = replace(pair, columns=replace(pair.columns, id=None))  # arrays have no id
-    table = _extended(nameless, from_numpy(pair.columns, scores), names, how.skip)
+    table = from_numpy(pair.columns, scores, fitted=pair.frame_columns)
+    table = _extended(nameless, table, names, how.skip)
     raw = [_to_numpy(table.column(name)) for name in names.raw]
     added = [table.column(name) for name in names.scores[len(raw) :]]
     new = (*raw, *(with_nan(column, pair.n_classes) for column in added))

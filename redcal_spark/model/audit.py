@@ -128,6 +128,7 @@ def to_fix(metrics: Metrics, parameters: Parameters) -> dict[str, Any]:
     """What the algorithm finds to do when it starts, on the rows that it is fitted on.
 
     rows: of these. alpha, eta, beta: null where the algorithm has none; beta as resolved.
+    eta_auto: only where eta is still to be chosen: true; eta is its smallest candidate.
     events: for ReDCal, {loss, a1, a2, rows, mass} with a mass of eta or more, in its order.
     event_rows: per loss, the rows in such events, each once.
     calibrations: for Decision Calibration everywhere, {loss, action, model, gap} beyond beta.
@@ -135,7 +136,8 @@ def to_fix(metrics: Metrics, parameters: Parameters) -> dict[str, Any]:
     Of more than two models, events and coordinates have `models`, the two that they are of, and
     event_rows is null: a row may be in events of several pairs.
     """
-    n, losses, parameters = metrics.rows, metrics.losses, parameters.known
+    n, losses, chosen = metrics.rows, metrics.losses, parameters.tunes
+    parameters = parameters.known
     resolved = parameters.resolve(int(metrics.totals.effective), metrics.totals.gaps.shape[1])
     least = None if resolved.eta is None else resolved.eta * n
     events: list[dict[str, Any]] = []
@@ -169,6 +171,7 @@ def to_fix(metrics: Metrics, parameters: Parameters) -> dict[str, Any]:
         "rows": n,
         "alpha": parameters.alpha,
         "eta": parameters.eta,
+        **({"eta_auto": True} if chosen else {}),
         "beta": None if resolved.beta is None else float(resolved.beta),
         "events": events,
         "event_rows": {

@@ -11,12 +11,14 @@ from redcal_spark.certificate.certify import Certificate
 from redcal_spark.certificate.holdout import HoldoutRows, holdout, measures, statements
 from redcal_spark.certificate.intervals import Level
 from redcal_spark.certificate.segment_checks import SegmentRows
+from redcal_spark.core.arrow import check_orders
 from redcal_spark.core.fixed_point import exact
 from redcal_spark.core.history import Point
 from redcal_spark.core.number_text import plural
 from redcal_spark.core.problem import Problem
 from redcal_spark.errors import InputError, UsageError
 from redcal_spark.model.evidence import Evidence, History
+from redcal_spark.model.given import score_arrays
 from redcal_spark.model.scanning import Computing, Given, scanned, weighted
 from redcal_spark.model.summary import Summary
 from redcal_spark.model.views import views
@@ -71,6 +73,9 @@ def evaluate(
     """Replay the log on the rows, all of them held out."""
     if isinstance(delta, bool) or not 0 < delta < 1:
         raise UsageError(f"delta: must be in (0, 1), got {delta!r}")
+    scores = score_arrays(given.data, given.model_2, given.labels)
+    frames = {f"the scores of model {i}": own for i, own in enumerate(scores, 1)}
+    check_orders(frames, {"the scores that were fitted": pair.frame_columns})
     with scanned(weighted(problem, given), given, how) as scan:
         pair.check_layout(scan.layout)
         if not scan.gathered.holdout.rows:

@@ -63,6 +63,13 @@ def labelled(
     return table.append_column(columns.label, y)
 
 
+def score_arrays(data: Any, model_2: Any, labels: Any) -> list[Any]:
+    """The scores of every model, where they were given beside labels of their own."""
+    if labels is not None:
+        return [data, model_2]
+    return list(data) if model_2 is not None and is_many(data) else []
+
+
 def unit_of(given: Any) -> float:
     number = isinstance(given, int | float | np.number | Decimal) and not isinstance(given, bool)
     if not number or not 0 < float(given) < math.inf:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Literal, get_args
 
 from redcal_spark.backends.backend import Scan
+from redcal_spark.core.arrow import column_names
 from redcal_spark.core.columns import Columns, ScoreColumns
 from redcal_spark.core.fixed_point import exact
 from redcal_spark.core.losses import LossFamily
@@ -16,7 +17,7 @@ from redcal_spark.errors import FitWarning, UsageError, warn
 from redcal_spark.model.applying import MissingModel, check_missing_model
 from redcal_spark.model.evidence import Evidence
 from redcal_spark.model.fit import fit_scanned
-from redcal_spark.model.given import is_many, segments_given, unit_of
+from redcal_spark.model.given import is_many, score_arrays, segments_given, unit_of
 from redcal_spark.model.guard import Guard, verdict
 from redcal_spark.model.pair import ReconciledPair
 from redcal_spark.model.params import Params
@@ -187,11 +188,16 @@ class Reconciler(Params):
         print(pair.summary())
         ```
         """
+        if self.guard == "best_prefix" and holdout is None:
+            raise UsageError("guard: best_prefix needs holdout rows: fit(..., holdout=0.3)")
         given = Given(data, model_2, labels, holdout, weight=weight)
         how = Computing(self.threads, self.engine, self.scratch, self.driver_budget)
         problem = self._problem_of(given)
         with scanned(problem, given, how) as scan:
             pair = self._fit(problem, scan)
+        named = map(column_names, score_arrays(data, model_2, labels))
+        names = next(filter(None, named), None)
+        pair = replace(pair, frame_columns=None if names is None else tuple(names))
         self.pair_ = pair
         return pair
 

@@ -82,7 +82,7 @@ def scanned(problem: Problem, given: Given, how: Computing) -> Iterator[Scan]:
         return
     rows = each_alone(batches(table))
     result = gather_pieces(problem, rows, table.schema, "the data", split, threads=how.threads)
-    _check(problem, result[0], given)
+    _check(problem, result[0], given, split)
     yield LocalScan(*result, how.threads)
 
 
@@ -122,14 +122,14 @@ def _on_spark(
     try:
         with workers_in_words():
             scan = SparkScan(frame, problem, layout, scratch, how.driver_budget, how.threads, split)
-        _check(problem, scan.gathered, given)
+        _check(problem, scan.gathered, given, split)
         yield scan
     finally:
         scratch.close()
 
 
-def _check(problem: Problem, gathered: Any, given: Given) -> None:
+def _check(problem: Problem, gathered: Any, given: Given, split: Split | None) -> None:
     if given.all_held_out:
         problem.check_readable(gathered, "the data")
     else:
-        problem.check(gathered, "the data")
+        problem.check(gathered, "the data", split)

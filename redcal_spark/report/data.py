@@ -50,6 +50,7 @@ class Report:
     log: PatchLog
     certificate: Certificate | None
     binary: bool  # scores are one column P(1)
+    n_classes: int
     audits: Mapping[str, Mapping[str, Audit]]  # split -> before, after
     history: pa.Table
     versions: Mapping[str, int]  # of the tables that were written, by their key under `output`
@@ -72,6 +73,7 @@ class Report:
             log=pair.log,
             certificate=pair.certificate,
             binary=pair.binary,
+            n_classes=pair.n_classes,
             audits=json.loads(row.audits or "{}"),
             history=pa.table({"step": []}) if history is None else history,
             versions={key: outputs[name] for key, name in written.items() if name in outputs},

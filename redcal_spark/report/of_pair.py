@@ -28,6 +28,7 @@ def report_of(shown: ReconciledPair | Evaluation) -> Report:
         log=pair.log,
         certificate=shown.certificate,
         binary=pair.binary,
+        n_classes=pair.n_classes,
         audits=evidence.audits,
         history=evidence.history.numbers,
         versions={},

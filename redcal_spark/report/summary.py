@@ -6,6 +6,8 @@ from typing import Any
 
 from redcal_spark.certificate import exact_numbers
 from redcal_spark.core.number_text import plain
+from redcal_spark.core.problem import FEW, MIXED_UP, below_equal
+from redcal_spark.model.summary import counted
 from redcal_spark.report.changes import apart, briers, costs, largest_class, largest_gap
 from redcal_spark.report.data import Report
 from redcal_spark.report.markup import Html, name
@@ -49,6 +51,8 @@ def summary(report: Report) -> dict[str, Any]:
         "falls": _falls(report),
         "failures": violated[:FAILURES],
         "worse": _worse(report),
+        "mixed_up": _mixed_up(report),
+        "mixed_up_words": MIXED_UP,
     }
 
 
@@ -66,6 +70,15 @@ def _falls(report: Report) -> list[tuple[Html, str]]:
         if (check.name, check.verdict, check.loss) == ("loss_fell", "holds", worst)
         and check.interval is not None
     ]
+
+
+def _mixed_up(report: Report) -> list[str]:
+    """The models that are worse than equal scores, on the rows of which the run warned, too."""
+    audit = report.audits.get("fit", report.audits[report.shown_split])["before"]
+    if counted(audit) < FEW:
+        return []
+    sums = [int(total) for total in audit["brier_sums"]]
+    return [report.models[i] for i in below_equal(sums, audit["rows"], report.n_classes)]
 
 
 def _worse(report: Report) -> dict[str, Any]:

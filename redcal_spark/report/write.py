@@ -48,8 +48,11 @@ def place_on_demand(config: Config, given: str | None = None, form: Format = "ht
 
 def format_of(path: str | None, asked: str | None) -> Format:
     """The form that is asked for by name, or by the ending of the file."""
-    ending = ENDINGS.get(Path(path or "").suffix.lower())
+    suffix = Path(path or "").suffix
+    ending = ENDINGS.get(suffix.lower())
     if asked is None:
+        if suffix and ending is None:
+            raise UsageError(f"-o {path}: a report is one of {', '.join(ENDINGS)}, not {suffix}")
         return ending or "html"
     form: Format = next(known for known in get_args(Format) if known == asked)
     if ending is not None and ending != form:

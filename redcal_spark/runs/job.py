@@ -255,7 +255,7 @@ class Job:
         Other targets may share the ledger: the table of patches is the one that has the logs.
         """
         patches = patches_of(self.config.recorded())
-        rows = [
+        rows = all_rows = [
             row
             for row in self.ledger.rows()
             if row.model is not None and patches_of(json.loads(row.config)) == patches
@@ -271,7 +271,19 @@ class Job:
                 f"no finished run of this configuration in {self.ledger.table}; "
                 "start one with: redcal fit -c FILE"
             )
+        if run_id is None:
+            self._note_later(all_rows[all_rows.index(rows[-1]) + 1 :])
         return rows[-1]
+
+    def _note_later(self, rows: list[RunRow]) -> None:
+        """Say so if another configuration, as by `--set`, has written to the target since."""
+        table = self.tables.table
+        wrote = [row.run_id for row in rows if table in json.loads(row.outputs or "{}")]
+        if wrote:
+            self.listener.note(
+                f"{table} was written later by run {wrote[-1]}, with other settings; "
+                f"--run {wrote[-1]} shows that one"
+            )
 
     def pair_of(self, row: RunRow) -> ReconciledPair:
         """The model of a run, from ledger and patches."""

@@ -65,10 +65,14 @@ def write_csv_files(folder: Path) -> None:
     for name, scores_of, label, order in (
         ("model_a.csv", "scores_a", ["outcome"], 1),
         ("model_b.csv", "scores_b", [], -1),
+        ("a.csv", "scores_a", [], -1),
+        ("b.csv", "scores_b", [], 1),
+        ("labels.csv", None, ["outcome"], 1),
     ):
-        lines = [["case_id", *label, "p0", "p1", "p2"]]
+        lines = [["case_id", *label, *(["p0", "p1", "p2"] if scores_of else [])]]
         lines += [
-            [row["case_id"], *(row[c] for c in label), *row[scores_of]] for row in rows[::order]
+            [row["case_id"], *(row[c] for c in label), *(row[scores_of] if scores_of else [])]
+            for row in rows[::order]
         ]
         text = "\n".join(",".join(map(str, line)) for line in lines)
         (folder / name).write_text(text + "\n", encoding="utf-8")

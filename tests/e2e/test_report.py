@@ -499,8 +499,12 @@ def test_the_command(work: Work) -> None:
     new = work.ran("run", "--set", "reconcile.eta=0.02")
     told = work.redcal("report")
     assert (told.code, told.out) == (0, f"report of run {old['run_id']} in {REPORT}\n")
+    later = f"out/rows was written later by run {new['run_id']}, with other settings; --run "
+    assert later in told.err  # the table has its rows, and the report is of the other
+    assert "written later" in work.redcal("explain", "--id", "1").err
     assert old["run_id"] in REPORT.read_text(encoding="utf-8")
     told = work.redcal("report", "--run", "latest", "-o", "deep/x.html", "--json")
+    assert "written later" not in told.err + work.redcal("log", "--set", "reconcile.eta=0.02").err
     assert told.json == {"run_id": new["run_id"], "report": "deep/x.html"}
     assert new["run_id"] in Path("deep/x.html").read_text(encoding="utf-8")
     told = work.redcal("report", "--run", "nope")

@@ -304,6 +304,20 @@ def test_what_got_worse_on_holdout_rows_is_told(work: Work) -> None:
     assert "Worse on rows that the fit never saw" in page().one("header").words
 
 
+def test_mixed_up_classes_stand_on_top(work: Work) -> None:
+    """The warning of the run: a report to sign that leaves it out looks right and is not."""
+    told = work.redcal("run")
+    assert "equal scores" not in told.out + REPORT.read_text(encoding="utf-8")
+    work.tree["input"]["classes"].reverse()
+    told = work.redcal("run")
+    assert "  but equal scores for all classes would have a better Brier score than a" in told.out
+    header = page().one("header").words
+    assert "Worse than equal scores: are classes or rows mixed up?" in header
+    assert "a better Brier score than a and b: are the classes in the order of the" in header
+    work.redcal("report", "-o", "mail.md")
+    assert "a better Brier score than `a` and `b`: are the" in Path("mail.md").read_text("utf-8")
+
+
 def inside_details(element: Element) -> bool:
     parent = element.parent
     while parent is not None:

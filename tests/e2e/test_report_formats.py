@@ -75,6 +75,9 @@ def test_formats_by_ending_and_by_name(work: Work) -> None:
     work.ran()
     assert work.redcal("report", "-o", "x.markdown").code == 0
     assert Path("x.markdown").read_text("utf-8").startswith("# ")
+    told = work.redcal("report", "-o", "x.docx")
+    assert told.code == 2 and "-o x.docx: a report is one of .html, .htm, .md, " in told.err
+    assert not Path("x.docx").exists()
     assert work.redcal("report", "-o", "x", "--format", "md").code == 0
     assert Path("x").read_text("utf-8").startswith("# ")
     told = work.redcal("report", "-o", "x.html", "--format", "pdf")

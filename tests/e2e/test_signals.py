@@ -26,6 +26,8 @@ def ended(
     told = redcal(*given, moment=moment, strike=f"kill -{number} {first} $PPID")
     assert told.code == 1, told
     assert f"redcal {command}: {WORDS[number]}" in told.err.splitlines()
+    goes_on = "  (the same command goes on where it was)" in told.err.splitlines()
+    assert goes_on == (command in ("run", "fit"))
     assert first or "Traceback" not in told.err  # PySpark's own, when its JVM is gone
     [row] = [row for row in work.runs() if row["command"] == command]
     assert (row["status"], row["error"], row["outputs"]) == ("failed", WORDS[number], None)

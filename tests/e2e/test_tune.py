@@ -112,6 +112,7 @@ def test_an_id_without_a_hash_is_refused_at_check(auto: Work) -> None:
 
 def test_audit_looks_from_the_smallest_candidate_on(auto: Work) -> None:
     assert auto.ran("audit")["to_fix"]["eta"] == 0.002
+    assert "with 0.20 % (eta: auto, its smallest candidate) of them" in auto.redcal("audit").out
 
 
 def test_compare_tells_of_the_chosen_eta(auto: Work) -> None:

@@ -171,7 +171,8 @@ def test_labels_of_the_wrong_type(labels: list[Any], line: str) -> None:
 def test_a_class_name_that_is_not_among_the_classes() -> None:
     data = table(label=["well", "sick", "will", "sick", "well"])
     assert message(data, classes=["well", "sick"]) == told(
-        "column 'label': 1 row with a label not among the 2 classes; first: row 2: will"
+        "column 'label': 1 row with a label not among the 2 classes; first: row 2: will",
+        "(the classes are 'well', 'sick', in these very letters)",
     )
 
 

@@ -178,6 +178,7 @@ def test_built_in_python() -> None:
 
 # --- what is refused, and how ---------------------------------------------------------------------
 
+NO_FILE = "output.table: results are Delta tables, not {} files: name a folder"
 ONE_PROBLEM = [
     # keys
     ("reconcile.eat=1", "reconcile.eat: unknown key; did you mean 'eta'?"),
@@ -347,6 +348,8 @@ ONE_PROBLEM = [
         "input.split.holdout: must be text, a whole number, true or false, got 0.5",
     ),
     # output
+    ("output.table=out.csv", f"{NO_FILE.format('csv')}, as out/scores"),
+    ("output.table=out/x.XLSX", f"{NO_FILE.format('xlsx')}, as out/scores"),
     ("output.table=data//scores/", "output.table: is the same table as input.table"),
     ("output.patches=./out/scores", "output.patches: is the same table as output.table"),
     ("output.history=out/scores_runs", "output.runs: is the same table as output.history"),

@@ -218,3 +218,12 @@ def test_a_too_small_beta_overfits_and_the_guard_says_so() -> None:
     assert warning(points, pair.losses) is not None
     assert beta_warning(pair.parameters, pair.rows) is not None
     assert len(cut(pair, best.steps).log) == best.steps
+
+
+def test_best_prefix_without_holdout_rows_is_refused() -> None:
+    given: dict[str, Any] = {"losses": {"t": [[0, 5], [1, 0]]}, "alpha": 0.01, "eta": 0.1}
+    given["guard"] = "best_prefix"
+    scores, y = np.full(200, 0.5), np.arange(200) % 2
+    told = refused(UsageError, lambda: Reconciler(**given).fit(scores, scores, y))
+    assert told == "guard: best_prefix needs holdout rows: fit(..., holdout=0.3)"
+    assert Reconciler(**given).fit(scores, scores, y, holdout=0.3).status == "converged"

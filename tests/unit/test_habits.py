@@ -331,3 +331,65 @@ def test_pandas_rows_in_another_order_are_refused() -> None:
     assert "different indexes" in refused(InputError, lambda: pair().apply(one, shuffled))
     Reconciler(**GIVEN).fit(one, shuffled.to_numpy(), y)  # whoever says so has looked
     Reconciler(**GIVEN).fit(one.rename(str), two.rename(str), y.to_numpy())
+
+
+def test_columns_in_another_order_are_refused() -> None:
+    one, two, y = vectors()
+    names = ["well", "ill", "grave"]
+    a, b = (pd.DataFrame(scores, columns=names) for scores in (one, two))
+    losses = {"route": [[0, 2, 4], [1, 0, 1], [3, 2, 0]]}
+    reconciler = Reconciler(**GIVEN | {"losses": losses})
+    mixed = ["grave", "ill", "well"]
+    wrong = (
+        "columns in another order: the scores of model 1: well, ill, grave; the scores of model 2: "
+        "grave, ill, well; they are taken by their place: put them in the same order, "
+        "[['well', 'ill', 'grave']]"
+    )
+    assert wrong in refused(InputError, lambda: reconciler.fit(a, b[mixed], y))
+    assert wrong in refused(InputError, lambda: reconciler.fit([a, b[mixed]], y))
+    fitted = reconciler.fit(a, b, y)
+    assert fitted.log == of_vectors().log
+    same(fitted.apply(a, b)[0], of_vectors().apply(one, two)[0])
+    with pytest.raises(InputError, match="in another order"):
+        fitted.apply(a, b[mixed])
+    for again in (fitted.apply, partial(fitted.evaluate, labels=y)):
+        told = refused(InputError, partial(again, a[mixed], b[mixed]))
+        assert "the scores that were fitted: well, ill, grave; the scores of model 1: grav" in told
+    other = b.set_axis(["w", "i", "g"], axis=1)  # names that say nothing
+    assert reconciler.fit(a, other, y).log == fitted.log
+    named = Reconciler(**GIVEN | {"losses": losses, "classes": names})
+    told = refused(InputError, lambda: named.fit(a[mixed], b[mixed], y))
+    assert "the classes: well, ill, grave; the scores of model 1: grave, ill, well" in told
+    table = pa.Table.from_pandas(a)
+    assert "in another order" in refused(
+        InputError, lambda: fitted.apply(table, table.select(mixed))
+    )
+
+
+def test_a_frame_with_more_than_scores_is_told_by_column() -> None:
+    one, two, y = vectors()
+    frames = [pd.DataFrame(scores, columns=["p0", "p1", "p2"]) for scores in (one, two)]
+    for frame in frames:
+        frame.insert(0, "id", "x")
+    fit = Reconciler(**GIVEN | {"losses": {"route": [[0, 2, 4], [1, 0, 1], [3, 2, 0]]}}).fit
+    told = refused(InputError, lambda: fit(frames[0], frames[1], y))
+    wanted = "column 'id' holds text; give the scores alone, [['p0', 'p1', 'p2']]"
+    assert told == f"the scores of model 1: {wanted}"
+
+
+def test_a_split_that_leaves_nothing_to_fit_says_by_what_it_goes() -> None:
+    one, two, y = rows()
+    frame = pd.DataFrame({"model_1": one, "model_2": two, "label": y, "region": "north", "id": 7})
+    told = refused(InputError, lambda: Reconciler(**GIVEN).fit(frame, holdout="region"))
+    assert "rows with 'fit' in column 'region' are fitted, those with 'holdout' held out" in told
+    told = refused(InputError, lambda: Reconciler(**GIVEN, id="id").fit(frame, holdout=0.99))
+    assert "rows with the same 'id' stay together: do its values tell rows apart?" in told
+
+
+def test_labels_in_other_letters_are_told_the_classes() -> None:
+    one, two, y = rows()
+    names = np.array(["bad", "good"])[y]
+    told = refused(
+        InputError, lambda: Reconciler(**GIVEN, classes=["Bad", "Good"]).fit(one, two, names)
+    )
+    assert "(the classes are 'Bad', 'Good', in these very letters)" in told

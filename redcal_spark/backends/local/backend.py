@@ -86,7 +86,7 @@ class LocalBackend:
         pieces = table.pieces(columns_read(columns, split), columns.segments)
         where = table.name
         result = gather_pieces(problem, pieces, table.schema, where, split, progress, self.threads)
-        problem.check(result[0], where)
+        problem.check(result[0], where, split)
         return LocalScan(*result, self.threads)
 
     def write_rows(

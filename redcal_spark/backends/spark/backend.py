@@ -136,7 +136,7 @@ class SparkBackend:
         room = self._budget, self._threads
         try:
             scan = SparkScan(rows, problem, layout, scratch, *room, split, heard, total)
-            problem.check(scan.gathered, source.name)
+            problem.check(scan.gathered, source.name, split)
         except BaseException as err:
             scratch.close()
             if isinstance(err, Exception) and is_sparks(err):
