@@ -17,7 +17,7 @@ mlflow_or_refusal()  # seconds that no case shall be charged
 
 
 def sql(table: str, dialect: str) -> str:
-    return ReconciledPair.load("m.json").to_sql(table, dialect)  # type: ignore[arg-type]
+    return ReconciledPair.load("m.json").to_sql(table, dialect)
 
 
 def mlflow(model: str) -> str:

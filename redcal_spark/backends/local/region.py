@@ -110,7 +110,7 @@ class LocalRegion:
         both = zip(self._counts(), self._counts_before, strict=True)
         apart, in_event, *counts = (new - old for new, old in both)
         n = len(nothing.pairs)
-        changed = {
+        changed: dict[str, Any] = {
             "brier": brier,
             "labels": labels,
             "scores": scores,
