@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from redcal_spark.backends.location import Location, error_line
+from redcal_spark.backends.location import Location, error_line, failed
 from redcal_spark.backends.object_stores import file_system, for_delta, public, resolved
 from redcal_spark.config.addresses import OPTIONS, SECRETS, canonical, in_hadoop, scheme_of
 from redcal_spark.config.load import config_from_tree
 from redcal_spark.config.storage import StorageOptions
 from redcal_spark.config.tables import place_of
-from redcal_spark.errors import UsageError
+from redcal_spark.errors import InputError, UsageError
 
 SECRET = "an-untold-Secret+/1"
 
@@ -73,6 +73,44 @@ def test_errors_in_one_line() -> None:
     )
     assert error_line(OSError("one\ntwo")) == "one"
     assert error_line(ValueError()) == "ValueError"
+
+
+DOWN = "is AWS_ENDPOINT_URL right? If it is, the store is down: try again"
+S3 = "Generic S3 error\n ↳ Error performing GET http://h/b in 2s, after 10 retries\n ↳ "
+
+
+@pytest.mark.parametrize(
+    ("said", "way_out"),
+    [
+        ("AWS Error NETWORK_CONNECTION during HeadObject operation: curlCode: 7", DOWN),
+        (S3 + "HTTP error\n ↳ error sending request\n ↳ Connection refused (os error 111)", DOWN),
+        (S3 + "HTTP error\n ↳ operation timed out", DOWN),
+        (
+            "AWS Error UNKNOWN (HTTP status 503) during HeadObject",
+            "the store is down or busy: try again",
+        ),
+        ("AWS Error SLOW_DOWN during HeadObject", "the store is down or busy: try again"),
+        (S3 + "500 Internal Server Error", "the store is down or busy: try again"),
+    ],
+)
+def test_a_store_that_is_down_is_worth_another_try(said: str, way_out: str) -> None:
+    told = failed(InputError, "s3://b/t: cannot be read", OSError(said))
+    assert told.exit_code == 1 and str(told).endswith(f"; {way_out}")
+
+
+@pytest.mark.parametrize(
+    ("said", "way_out"),
+    [
+        ("AWS Error ACCESS_DENIED during HeadObject", "its rights right?"),
+        ("AWS Error UNKNOWN (HTTP status 400) during HeadObject", "is AWS_REGION right?"),
+        (S3 + "404 Not Found\n ↳ <?xml?>\n<Code>XAdminUserNotFound</Code>", "its rights right?"),
+        (S3 + "404 Not Found", "404 Not Found"),
+        ("Path does not exist 'lake/t'", "'lake/t'"),
+    ],
+)
+def test_what_another_try_does_not_mend(said: str, way_out: str) -> None:
+    told = failed(InputError, "s3://b/t: cannot be read", OSError(said))
+    assert type(told) is InputError and str(told).endswith(way_out)
 
 
 def test_options_are_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
