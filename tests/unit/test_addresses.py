@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from redcal_spark.backends.location import Location, error_line, failed
@@ -140,3 +142,29 @@ def test_options_are_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert config.input.table == "s3://b/t"
     again = config_from_tree(config.recorded())
     assert again.storage_options.given == {}
+
+
+def test_where_a_store_is_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks there is not, and neither is an address that is also something else's."""
+    monkeypatch.setenv("LAKE_URL", "http://lake.acme:9000")
+    monkeypatch.setenv("LAKE_REGION", "eu-acme-1")
+    monkeypatch.setenv("LAKE_KEY", "an-id-of-acme")
+    tree: dict[str, dict[str, Any]] = {
+        "input": {"table": "s3://b/t", "label": "y", "model_1": "a", "model_2": "b"},
+        "losses": {"l": {"costs": [[0, 1], [1, 0]]}},
+        "reconcile": {"alpha": 0.1, "eta": 0.1},
+        "output": {"table": "s3://b/out"},
+        "storage_options": {
+            "AWS_ENDPOINT_URL": "${LAKE_URL}",
+            "AWS_REGION": "${LAKE_REGION}",
+            "AWS_ACCESS_KEY_ID": "${LAKE_KEY}",
+        },
+    }
+    said = "GET http://lake.acme:9000/b in eu-acme-1 by an-id-of-acme"
+    shown = "GET http://lake.acme:9000/b in eu-acme-1 by ${LAKE_KEY}"
+    assert config_from_tree(tree).hidden.text(said) == shown
+    tree["output"]["table"] = "s3://b/${LAKE_REGION}/out"
+    hidden = "GET http://lake.acme:9000/b in ${LAKE_REGION} by ${LAKE_KEY}"
+    assert config_from_tree(tree).hidden.text(said) == hidden
+    monkeypatch.setenv("LAKE_URL", "http://me:secret@lake.acme:9000")
+    assert "secret" not in config_from_tree(tree).hidden.text("http://me:secret@lake.acme:9000")

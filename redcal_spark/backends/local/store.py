@@ -32,7 +32,12 @@ from redcal_spark.backends.local.errors import (
 )
 from redcal_spark.backends.local.files import FileTable, open_files
 from redcal_spark.backends.local.join import JoinedTable
-from redcal_spark.backends.local.small_tables import LocalSmallTables, for_writing, table_at
+from redcal_spark.backends.local.small_tables import (
+    LocalSmallTables,
+    answering,
+    for_writing,
+    table_at,
+)
 from redcal_spark.backends.location import Location, failed
 from redcal_spark.backends.names import elsewhere, problem_of_target
 from redcal_spark.backends.retries import retried
@@ -56,6 +61,8 @@ from redcal_spark.errors import (
     UsageError,
 )
 
+SHOWN = 8  # names of what there is in place of a table
+
 
 class DeltaRsStore(LocalSmallTables):
     """Tables are paths and addresses of object stores here. Catalog names need Spark."""
@@ -71,8 +78,8 @@ class DeltaRsStore(LocalSmallTables):
         if not self._there(place):
             other = elsewhere(name)
             hint = f"; {other}" if other else "" if place.is_address else looked_for(name)
-            if place.is_address and not self._there(place.bucket):
-                hint = f"; there is no {place.bucket.name}"
+            if place.is_address:
+                hint = self._beside(place)
             raise InputError(f"{name}: no such file or folder{hint}")
         if not self._there(place.below("_delta_log"), folder=True):
             if version is not None:
@@ -88,6 +95,16 @@ class DeltaRsStore(LocalSmallTables):
         if version is not None:
             load_version(place, table, version)
         return DeltaRsTable(place, table)
+
+    def _beside(self, place: Location) -> str:
+        """What an object store has where there is no such table, as the end of a message."""
+        if not self._there(place.bucket):
+            return f"; there is no {place.bucket.name}"
+        with answering(place.name):
+            above = place.above
+            names = above.folders() + sorted(info.base_name for info in above.listed())
+        more = ", ..." if len(names) > SHOWN else ""
+        return f"; {above.name} has {', '.join(names[:SHOWN])}{more}" if names else ""
 
     def _there(self, place: Location, folder: bool = False) -> bool:
         try:
