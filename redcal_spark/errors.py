@@ -45,6 +45,10 @@ class RunError(RedcalError):
     """A run that failed though configuration and input were right."""
 
 
+class StoreDownError(RunError):
+    """An object store that does not answer, or says that it cannot: later the same may work."""
+
+
 class ConflictError(RunError):
     """Another writer was quicker: nothing was written, and the same write may be tried again."""
 

@@ -20,14 +20,20 @@ import pyarrow.fs
 
 from redcal_spark.backends.object_stores import Options, file_system, for_delta
 from redcal_spark.config.addresses import canonical, scheme_of
+from redcal_spark.errors import RedcalError, StoreDownError
 
 HIDDEN = ("_", ".")  # how names begin that Spark and others take for no data
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-QUESTIONS = {  # what a store says when something is not set right
-    ("ACCESS_DENIED", "403 Forbidden"): "are the key, its secret and its rights right?",
-    ("HTTP status 400", "400 Bad Request"): "is AWS_REGION right?",
-    ("AWS Error NETWORK_CONNECTION",): "is AWS_ENDPOINT_URL right?",
-}
+# What pyarrow and delta-rs say when a store is down, and when something is not set right.
+UNREACHED = re.compile("AWS Error NETWORK_CONNECTION|error sending request|operation timed out")
+UNABLE = re.compile(
+    r"HTTP status 50[0234]|\b50[0234] (Internal|Bad Gateway|Service|Gateway)"
+    "|AWS Error (SLOW_DOWN|SERVICE_UNAVAILABLE|INTERNAL_FAILURE|REQUEST_TIMEOUT|THROTTLING)"
+)
+REFUSED = re.compile(
+    "ACCESS_DENIED|403 Forbidden|INVALID_ACCESS_KEY_ID|InvalidAccessKeyId|XAdminUserNotFound"
+)
+MISPLACED = re.compile("HTTP status 400|400 Bad Request")
 DETAILS = re.compile(r"\s*<\?xml.*", re.DOTALL)
 
 
@@ -204,9 +210,32 @@ class Location:
 
 def error_line(err: BaseException) -> str:
     """What went wrong in an object store, in one line: delta-rs writes several, in colours."""
-    text = COLOURS.sub("", str(err))
+    said = text = COLOURS.sub("", str(err))
     text = DETAILS.sub("", text) if "↳" in text else text.splitlines()[0] if text else ""
     parts = [part.strip(" ↳") for part in text.splitlines()]
     shown = ": ".join(part for part in parts if part) or type(err).__name__
-    asked = (text for signs, text in QUESTIONS.items() if any(sign in shown for sign in signs))
-    return "; ".join([shown, *asked])
+    return "; ".join([shown, *_ways_out(said)])
+
+
+def _ways_out(said: str) -> Iterator[str]:
+    """What to look at. said: all that a library says, details that nobody is shown, too."""
+    if REFUSED.search(said):
+        yield "are the key, its secret and its rights right?"
+    if MISPLACED.search(said):
+        yield "is AWS_REGION right?"
+    if UNREACHED.search(said):
+        ours = "AWS" in said or "S3" in said
+        yield (
+            "is AWS_ENDPOINT_URL right? If it is, the store is down: try again"
+            if ours
+            else "the store may be down: try again"
+        )
+    elif UNABLE.search(said):
+        yield "the store is down or busy: try again"
+
+
+def failed(kind: type[RedcalError], what: str, err: BaseException) -> RedcalError:
+    """What to raise: an error of this kind, unless a store is down, which nobody's input mends."""
+    said = str(err)
+    down = UNREACHED.search(said) or UNABLE.search(said)
+    return (StoreDownError if down else kind)(f"{what}: {error_line(err)}")

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from redcal_spark.backends.local.errors import odd_signs
-from redcal_spark.backends.location import Location, error_line
+from redcal_spark.backends.location import Location, failed
 from redcal_spark.config.addresses import ADDRESS, SCHEMES, in_hadoop, scheme_of
+from redcal_spark.errors import InputError, StoreDownError
 
 MAX_NAME = 255  # bytes of a file's name
 
@@ -134,5 +135,8 @@ def _problem_of_address(place: Location, key: str) -> str | None:
         if not place.below("_delta_log").is_dir() and place.listed():
             return f"{key}: {place.name} is a folder with other things in it, not a Delta table"
     except OSError as err:
-        return f"{key}: {place.name} cannot be reached: {error_line(err)}"
+        problem = failed(InputError, f"{key}: {place.name} cannot be reached", err)
+        if isinstance(problem, StoreDownError):
+            raise problem from err
+        return str(problem)
     return None

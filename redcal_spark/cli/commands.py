@@ -40,6 +40,7 @@ from redcal_spark.report.write import format_of, place_on_demand, write_report
 from redcal_spark.runs import start
 from redcal_spark.runs.claim import is_dead
 from redcal_spark.runs.compare import compare_job
+from redcal_spark.runs.dead import way_out
 from redcal_spark.runs.evaluation.evaluate import evaluate as evaluate_job
 from redcal_spark.runs.evaluation.findings import EXIT as EXIT_OF
 from redcal_spark.runs.explain_row import explain_id
@@ -279,17 +280,18 @@ def runs(options: argparse.Namespace) -> int:
         return _housekeeping(options, options.prune)
     job = job_of(options)
     rows = job.ledger.rows()
+    dead = {row.run_id for row in rows if is_dead(row, job.lease)}
     if options.json:
         for row in rows:
-            print(json.dumps(asdict(row), default=str))
+            print(json.dumps(asdict(row) | {"dead": row.run_id in dead}, default=str))
         return 0
     console = console_of(options)
-    console.print(runs_table(rows) if rows else f"no runs in {job.tables.runs}")
+    console.print(runs_table(rows, dead) if rows else f"no runs in {job.tables.runs}")
     for row in rows:
-        if row.error is not None:
+        if row.error is not None and row.pruned_at is None:
             console.print(f"run {row.run_id}: {row.error}", soft_wrap=True)
-        elif is_dead(row, job.lease):
-            state = f"its process is gone, {row.last_heard}; the same command continues it"
+        elif row.run_id in dead:
+            state = f"its process is gone, {row.last_heard}; {way_out(job, row)}"
             console.print(f"run {row.run_id}: {state}", soft_wrap=True)
     return 0
 

@@ -32,7 +32,7 @@ def job_of(options: argparse.Namespace) -> Job:
     quiet = options.quiet or (options.json and form == "text")  # a log for machines was asked for
     names = config.input.model_names
     listener = Terminal(quiet, options.verbose, options.screen, options.context, form, names)
-    return Job(config, _work(config), listener)
+    return Job(config, _work(config, options.engine), listener)
 
 
 def _config(options: argparse.Namespace) -> Config:
@@ -44,9 +44,10 @@ def _config(options: argparse.Namespace) -> Config:
     return config
 
 
-def _work(config: Config) -> Backend:
-    """Where tables are and computing is done."""
+def _work(config: Config, asked: str | None) -> Backend:
+    """Where tables are and computing is done. asked: what --engine says."""
     engine, why = choose_engine(config)
+    why = "asked for by --engine" if engine == asked else why
     level = logging.INFO if engine == "spark" else logging.DEBUG  # the usual goes without saying
     log_line.log(level, "engine %s: %s", engine, why)
     if engine == "local":
@@ -71,12 +72,17 @@ def _spark(names: Sequence[str], options: Mapping[str, str], **work: Any) -> Bac
     try:
         from redcal_spark.backends.spark.backend import SparkBackend
         from redcal_spark.backends.spark.hadoop import object_store_settings
-        from redcal_spark.backends.spark.session import get_session
+        from redcal_spark.backends.spark.session import active_session, get_session, was_submitted
     except ModuleNotFoundError as err:
         raise UsageError(
             "engine.name: spark needs PySpark: pip install 'redcal-spark[spark]' "
             "(--engine local needs none)"
         ) from err
+    if active_session() is None and not was_submitted():
+        log_line.info(
+            "starting Spark; the first time it fetches Delta, and for S3 hadoop-aws (some 100 MB), "
+            "which takes minutes"
+        )
     session = get_session(**object_store_settings(names, options))
     return SparkBackend(session, options=options, **work)
 

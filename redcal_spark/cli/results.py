@@ -91,9 +91,10 @@ def _ended(options: argparse.Namespace, job: Job, outcome: Outcome) -> int:
         end = _end_json(outcome) | {"report": page}
         print(json.dumps(end if logged is None else end | {"mlflow_run": logged}))
     elif outcome.unchanged and not options.quiet:
+        force = "redcal run --force" if options.command == "resume" else "--force"
         print(
             f"nothing to do: run {row.run_id} did just this "
-            f"({row.finished_at:%Y-%m-%d %H:%M:%S}); --force runs it again"
+            f"({row.finished_at:%Y-%m-%d %H:%M:%S}); {force} runs it again"
         )
         if row.status in MEANING:
             print(f"  {row.status}: {MEANING[row.status]}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
@@ -86,15 +86,16 @@ def log_table(patches: PatchLog, losses: LossFamily, models: Sequence[str] | Non
     return table
 
 
-def runs_table(rows: Sequence[RunRow]) -> Table:
-    """The ledger for people, oldest run first."""
+def runs_table(rows: Sequence[RunRow], dead: Collection[str] = ()) -> Table:
+    """The ledger for people, oldest run first. dead: the runs that nobody works on any more."""
     table = columns_of(("run", "command", "status", "started (UTC)"), ("patches", "rows"))
     table.add_column("certificate", overflow="fold")
     for row in rows:
+        status = "dead" if row.run_id in dead else row.status
         table.add_row(
             row.run_id,
             row.command,
-            row.status if row.pruned_at is None else f"{row.status}, pruned",
+            status if row.pruned_at is None else f"{status}, pruned",
             f"{row.started_at:%Y-%m-%d %H:%M}",
             "" if row.patches is None else f"{row.patches:,}",
             "" if row.rows is None else f"{row.rows:,}",

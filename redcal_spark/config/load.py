@@ -33,6 +33,8 @@ MAX_YAML_BYTES = 2**20
 # The largest loss there can be, 16,384 classes and a few hundred actions, fits into this.
 MAX_CSV_BYTES = 2**26
 MAX_LINES = 100
+# where a store is, which is told when it does not answer
+NO_SECRETS = {("storage_options", key) for key in ("AWS_ENDPOINT_URL", "AWS_REGION")}
 # Keys that had other names in 0.1, which are still read.
 RENAMED: dict[KeyPath, dict[str, str]] = {
     ("input", "split"): {"judge": "holdout", "judge_fraction": "holdout_fraction"}
@@ -132,7 +134,19 @@ class _Draft:
 
     @property
     def hidden(self) -> Redaction:
-        return Redaction(self.values, self.secrets | self.texts)
+        """What is not shown: variables, unless they say only where a store is, and secrets."""
+        hidden = [
+            text
+            for path, text in self.written.items()
+            if path not in NO_SECRETS or "@" in VARIABLE.sub(self._value, text)
+        ]
+        names = {match[1] for text in hidden for match in VARIABLE.finditer(text)}
+        values = {name: value for name, value in self.values.items() if name in names}
+        texts = {new: old for new, old in self.texts.items() if old in hidden}
+        return Redaction(values, self.secrets | texts)
+
+    def _value(self, match: re.Match[str]) -> str:
+        return self.values.get(match[1], "")
 
     def _variable(self, match: re.Match[str], path: KeyPath) -> str:
         if match[0] == "$${":

@@ -20,6 +20,8 @@ from typing import Any
 from redcal_spark.backends.store import Commit
 from redcal_spark.core.number_text import plural
 from redcal_spark.errors import UsageError
+from redcal_spark.runs.claim import is_dead
+from redcal_spark.runs.dead import DIED, finishing, is_needless
 from redcal_spark.runs.job import Job
 from redcal_spark.runs.ledger import RunRow
 
@@ -101,12 +103,16 @@ def _target(config: str) -> str:
 def _needed(job: Job, rows: list[RunRow]) -> dict[str, str]:
     """Runs that stay whatever their age."""
     table = job.tables.table
-    needed = {row.run_id: "it is running" for row in rows if row.status == "running"}
+    running = [r for r in rows if r.status == "running" and not is_needless(job, r)]
+    needed = {
+        row.run_id: f"it died; {finishing(row)}" if is_dead(row, job.lease) else "it is running"
+        for row in running
+    }
     wrote = [row for row in rows if table in json.loads(row.outputs or "{}")]
     fitted = [row for row in rows if row.model is not None]
     for row in fitted[-1:]:
         needed[row.run_id] = "it is the newest model"
-    for user in [*wrote[-1:], *(row for row in rows if row.status == "running")]:
+    for user in [*wrote[-1:], *running]:
         if user.command in ("apply", "stream"):  # it does not say whose model: keep any like it
             for row in fitted:
                 if (row.patches, row.rounds) == (user.patches, user.rounds):
@@ -119,6 +125,8 @@ def _needed(job: Job, rows: list[RunRow]) -> dict[str, str]:
 
 def _marked(job: Job, row: RunRow) -> bool:
     """Say in the ledger that a run is pruned, unless someone has taken it up meanwhile."""
+    if row.status == "running":  # it died, and must not look like one at work
+        row = row.ended("failed", error=DIED)
     return job.ledger.replace(replace(row, pruned_at=datetime.now(UTC), previous_claim=row.claim))
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from redcal_spark.errors import RunError, UsageError
 from redcal_spark.model.pair import ReconciledPair
-from redcal_spark.runs.claim import Claim, take
+from redcal_spark.runs.claim import Claim, is_dead, take
+from redcal_spark.runs.dead import overtaking, put_away, same_run
 from redcal_spark.runs.job import Job
 from redcal_spark.runs.ledger import UNFINISHED, Ledger, RunRow, fingerprint
 from redcal_spark.runs.outcome import Outcome
@@ -28,7 +29,9 @@ def fit(job: Job, *, force: bool = False, wait: bool = False) -> Outcome:
 
 def resume(job: Job, run_id: str | None = None, *, wait: bool = False) -> Outcome:
     """Go on with a run that did not finish, on the input that it started with."""
-    row = _unfinished(job.ledger, job.digest, run_id)
+    row = _to_resume(job, run_id)
+    if isinstance(row, Outcome):
+        return row
     if run_id is None and row.command == "run":
         _check_not_overtaken(job, row)
     job.listener.note(f"resuming run {row.run_id} ({row.command}), {row.status}")
@@ -120,18 +123,38 @@ def new_row(
 
 def _check_not_overtaken(job: Job, row: RunRow) -> None:
     """A run that died may be older than what the target has by now."""
-    table = job.tables.table
-    last = job.store.last_writer(table)
-    since = [r for r in job.ledger.rows() if r.run_id == last]
-    if job.config.output.mode != "append" and since and since[-1].started_at > row.started_at:
+    if (newer := overtaking(job, row)) is not None:
         raise UsageError(
-            f"run {row.run_id} is older than run {last}, whose rows {table} has: they would be "
-            f"replaced. To do so: redcal resume --run {row.run_id}"
+            f"run {row.run_id} is older than run {newer.run_id}, whose rows {job.tables.table} "
+            f"has: they would be replaced. To do so: redcal resume --run {row.run_id}"
         )
 
 
-def _unfinished(ledger: Ledger, digest: str, run_id: str | None) -> RunRow:
-    """A run to go on with: by its id, or the last one of a configuration."""
+def _to_resume(job: Job, run_id: str | None) -> RunRow | Outcome:
+    """The newest unfinished run that is needed, or the one of this id.
+
+    A forced run that died is not: what it would do was done before. It must not hide others.
+    """
+    nothing: Outcome | None = None
+    for row in reversed(_unfinished(job.ledger, job.digest, run_id)):
+        done = same_run(job, row)
+        if done is None or (row.status == "running" and not is_dead(row, job.lease)):
+            return row
+        if run_id is None and row.status == "failed":
+            continue
+        why = f"not needed: run {done.run_id} did the same"
+        told = f"run {row.run_id} is {why}"
+        if row.status == "running" and put_away(job, row, why):
+            told += "; it is marked as failed"
+        job.listener.note(told)
+        nothing = nothing or Outcome(done, unchanged=True)
+    if nothing is None:
+        raise UsageError(f"nothing to resume: no unfinished run in {job.ledger.table}")
+    return nothing
+
+
+def _unfinished(ledger: Ledger, digest: str, run_id: str | None) -> list[RunRow]:
+    """Runs to go on with: one by its id, or those of a configuration, the newest last."""
     rows = [row for row in ledger.rows() if row.command in ("run", "fit")]
     if run_id is not None:
         rows = [row for row in rows if row.run_id == run_id]
@@ -148,7 +171,7 @@ def _unfinished(ledger: Ledger, digest: str, run_id: str | None) -> RunRow:
     rows = [row for row in rows if row.config_digest == digest]
     if not rows:
         raise UsageError(f"nothing to resume: no unfinished run in {ledger.table}")
-    return rows[-1]
+    return rows
 
 
 def _changes(old: dict[str, Any], new: dict[str, Any]) -> str:

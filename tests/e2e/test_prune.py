@@ -116,8 +116,10 @@ def test_what_is_needed_stays(work: Work) -> None:
     found = work.redcal("runs", "--prune", "--older-than", "1d", "--json").json
     assert found["pruned"] == [fitted]
     assert found["kept"] == {
-        wrote: "out/rows holds its rows", dead: "it is running", newest: "it is the newest model"
-    }  # fmt: skip
+        wrote: "out/rows holds its rows",
+        dead: f"it died; redcal resume --run {dead} finishes it",
+        newest: "it is the newest model",
+    }
     assert work.redcal("run").out.startswith("nothing to do")
     # also when someone else has tidied up the target
     DeltaTable("out/rows").delete("case = 1000")

@@ -223,6 +223,46 @@ def test_resume_does_not_put_old_rows_over_newer_ones(delta: Work) -> None:
     assert delta.table().num_rows == 600
 
 
+def test_a_forced_run_that_died_is_not_needed_and_hides_no_other(delta: Work) -> None:
+    Path("config.yaml").write_text(yaml.safe_dump(delta.tree, sort_keys=False), "utf-8")
+    done = delta.ran()["run_id"]
+    killed("first patch", "run", "-c", "config.yaml", "--force")
+    dead = delta.runs()[-1]["run_id"]
+    assert f"run {done} did the same; nothing is to be done" in delta.redcal("runs").out
+    told = delta.redcal("resume")
+    assert told.code == 0 and "resuming" not in told.err
+    why = f"not needed: run {done} did the same"
+    assert f"run {dead} is {why}; it is marked as failed" in told.err
+    row = delta.runs()[-1]
+    assert (row["run_id"], row["status"], row["error"]) == (dead, "failed", why)
+    again = delta.redcal("resume")
+    assert again.code == 2 and "nothing to resume" in again.err
+    named = delta.redcal("resume", "--run", dead)
+    assert named.code == 0 and f"run {dead} is {why}" in named.err
+    assert "redcal run --force runs it again" in named.out
+
+
+def test_dead_runs_are_told_by_name_and_by_their_way_out(delta: Work) -> None:
+    Path("config.yaml").write_text(yaml.safe_dump(delta.tree, sort_keys=False), "utf-8")
+    killed("first patch", "run", "-c", "config.yaml")
+    [dead] = delta.runs()
+    assert dead["dead"]
+    table = delta.redcal("runs").out
+    assert f"{dead['run_id']} run dead" in " ".join(table.split())
+    way = f"the same command continues it, else redcal resume --run {dead['run_id']}"
+    assert f"while the input is the same, {way}" in table
+    kept = delta.redcal("prune", "--older-than", "0h", "--json").json["kept"]
+    assert kept == {dead["run_id"]: f"it died; redcal resume --run {dead['run_id']} finishes it"}
+    write_deltalake("scores", scores(40, seed=9), mode="append")
+    newer = delta.ran()["run_id"]
+    told = delta.redcal("runs").out
+    assert f"a newer run, {newer}, has written out/rows; nothing is to be done" in told
+    assert delta.redcal("prune", "--keep", "1", "--json").json["pruned"] == [dead["run_id"]]
+    assert dead["run_id"] + ":" not in delta.redcal("runs").out
+    assert [run["dead"] for run in delta.runs()] == [False, False]
+    assert delta.runs()[0]["status"] == "failed"  # or nobody could claim its fingerprint
+
+
 def test_resume_needs_the_same_configuration(delta: Work) -> None:
     Path("config.yaml").write_text(yaml.safe_dump(delta.tree, sort_keys=False), "utf-8")
     killed("first patch", "run", "-c", "config.yaml")

@@ -213,7 +213,9 @@ def test_what_is_not_there(lake: Lake) -> None:
         assert told.code in (1, 2)
         return told.err
 
-    assert "no such file or folder" in err("check", "--set", f"input.table={lake.at('nothing')}")
+    told = err("check", "--set", f"input.table={lake.at('nothing')}")
+    assert f"{lake.at('nothing')}: no such file or folder; {lake.at('')[:-1]} has " in told
+    assert "scores" in told.partition(" has ")[2]
     told = err("check", "--set", "output.table=s3://no-such-bucket/rows")
     assert "output.table: s3://no-such-bucket/rows cannot be made: no s3://no-such-bucket" in told
     told = err("check", "--set", "output.table=s3://")

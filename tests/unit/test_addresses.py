@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from redcal_spark.backends.location import Location, error_line
+from redcal_spark.backends.location import Location, error_line, failed
 from redcal_spark.backends.object_stores import file_system, for_delta, public, resolved
 from redcal_spark.config.addresses import OPTIONS, SECRETS, canonical, in_hadoop, scheme_of
 from redcal_spark.config.load import config_from_tree
 from redcal_spark.config.storage import StorageOptions
 from redcal_spark.config.tables import place_of
-from redcal_spark.errors import UsageError
+from redcal_spark.errors import InputError, UsageError
 
 SECRET = "an-untold-Secret+/1"
 
@@ -75,6 +77,44 @@ def test_errors_in_one_line() -> None:
     assert error_line(ValueError()) == "ValueError"
 
 
+DOWN = "is AWS_ENDPOINT_URL right? If it is, the store is down: try again"
+S3 = "Generic S3 error\n ↳ Error performing GET http://h/b in 2s, after 10 retries\n ↳ "
+
+
+@pytest.mark.parametrize(
+    ("said", "way_out"),
+    [
+        ("AWS Error NETWORK_CONNECTION during HeadObject operation: curlCode: 7", DOWN),
+        (S3 + "HTTP error\n ↳ error sending request\n ↳ Connection refused (os error 111)", DOWN),
+        (S3 + "HTTP error\n ↳ operation timed out", DOWN),
+        (
+            "AWS Error UNKNOWN (HTTP status 503) during HeadObject",
+            "the store is down or busy: try again",
+        ),
+        ("AWS Error SLOW_DOWN during HeadObject", "the store is down or busy: try again"),
+        (S3 + "500 Internal Server Error", "the store is down or busy: try again"),
+    ],
+)
+def test_a_store_that_is_down_is_worth_another_try(said: str, way_out: str) -> None:
+    told = failed(InputError, "s3://b/t: cannot be read", OSError(said))
+    assert told.exit_code == 1 and str(told).endswith(f"; {way_out}")
+
+
+@pytest.mark.parametrize(
+    ("said", "way_out"),
+    [
+        ("AWS Error ACCESS_DENIED during HeadObject", "its rights right?"),
+        ("AWS Error UNKNOWN (HTTP status 400) during HeadObject", "is AWS_REGION right?"),
+        (S3 + "404 Not Found\n ↳ <?xml?>\n<Code>XAdminUserNotFound</Code>", "its rights right?"),
+        (S3 + "404 Not Found", "404 Not Found"),
+        ("Path does not exist 'lake/t'", "'lake/t'"),
+    ],
+)
+def test_what_another_try_does_not_mend(said: str, way_out: str) -> None:
+    told = failed(InputError, "s3://b/t: cannot be read", OSError(said))
+    assert type(told) is InputError and str(told).endswith(way_out)
+
+
 def test_options_are_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKE_SECRET", SECRET)
     tree = {
@@ -102,3 +142,29 @@ def test_options_are_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert config.input.table == "s3://b/t"
     again = config_from_tree(config.recorded())
     assert again.storage_options.given == {}
+
+
+def test_where_a_store_is_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks there is not, and neither is an address that is also something else's."""
+    monkeypatch.setenv("LAKE_URL", "http://lake.acme:9000")
+    monkeypatch.setenv("LAKE_REGION", "eu-acme-1")
+    monkeypatch.setenv("LAKE_KEY", "an-id-of-acme")
+    tree: dict[str, dict[str, Any]] = {
+        "input": {"table": "s3://b/t", "label": "y", "model_1": "a", "model_2": "b"},
+        "losses": {"l": {"costs": [[0, 1], [1, 0]]}},
+        "reconcile": {"alpha": 0.1, "eta": 0.1},
+        "output": {"table": "s3://b/out"},
+        "storage_options": {
+            "AWS_ENDPOINT_URL": "${LAKE_URL}",
+            "AWS_REGION": "${LAKE_REGION}",
+            "AWS_ACCESS_KEY_ID": "${LAKE_KEY}",
+        },
+    }
+    said = "GET http://lake.acme:9000/b in eu-acme-1 by an-id-of-acme"
+    shown = "GET http://lake.acme:9000/b in eu-acme-1 by ${LAKE_KEY}"
+    assert config_from_tree(tree).hidden.text(said) == shown
+    tree["output"]["table"] = "s3://b/${LAKE_REGION}/out"
+    hidden = "GET http://lake.acme:9000/b in ${LAKE_REGION} by ${LAKE_KEY}"
+    assert config_from_tree(tree).hidden.text(said) == hidden
+    monkeypatch.setenv("LAKE_URL", "http://me:secret@lake.acme:9000")
+    assert "secret" not in config_from_tree(tree).hidden.text("http://me:secret@lake.acme:9000")

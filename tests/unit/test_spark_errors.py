@@ -11,6 +11,7 @@ from pyspark.errors import PySparkException
 from redcal_spark.backends.spark.errors import message_of, over_scratch
 from redcal_spark.backends.spark.hadoop import object_store_settings
 from redcal_spark.backends.spark.workers import of_worker
+from redcal_spark.cli import open_job
 from redcal_spark.errors import InputError, RunError, ScratchError, UsageError
 
 RUN = "redcal_scratch_20260101000000_1_0a1b2c_host"
@@ -188,3 +189,17 @@ def test_after_spark_submit_there_is_no_folder_of_jars(
     made = object_store_settings(["s3://lake/scores"], {"AWS_REGION": "eu-central-1"})
     assert made["spark.hadoop.fs.s3a.endpoint.region"] == "eu-central-1"
     assert "redcal.packages" not in made
+
+
+def test_a_spark_that_starts_says_that_it_takes_minutes(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def given_up(**_: str) -> None:
+        raise RunError("no Spark here")
+
+    monkeypatch.setattr("redcal_spark.backends.spark.session.get_session", given_up)
+    monkeypatch.setattr("redcal_spark.backends.spark.session.active_session", lambda: None)
+    monkeypatch.setattr("redcal_spark.backends.spark.session.was_submitted", lambda: False)
+    with caplog.at_level("INFO"), pytest.raises(RunError, match="no Spark here"):
+        open_job._spark(("t",), {})
+    assert "starting Spark; the first time it fetches Delta" in caplog.text

@@ -16,7 +16,7 @@ from redcal_spark.backends.local.commits import commits, newest_version
 from redcal_spark.backends.local.delta_files import DeltaFiles
 from redcal_spark.backends.local.errors import unreadable
 from redcal_spark.backends.local.files import pieces, stream
-from redcal_spark.backends.location import Location, error_line
+from redcal_spark.backends.location import Location, failed
 from redcal_spark.backends.store import vacuumed, version_at
 from redcal_spark.core.scan import BatchGroup
 from redcal_spark.errors import InputError
@@ -64,7 +64,7 @@ class DeltaRsTable:
                     raise vacuumed(self.name, ours, newest) from err
             if isinstance(err, InputError):
                 raise
-            raise InputError(f"{self.name}: cannot be read: {error_line(err)}") from err
+            raise failed(InputError, f"{self.name}: cannot be read", err) from err
 
     def count(self) -> int | None:
         with self._readable():

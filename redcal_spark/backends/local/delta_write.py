@@ -15,7 +15,7 @@ from redcal_spark.backends.local.commits import commits
 from redcal_spark.backends.local.delta_read import DeltaRsTable, quoted
 from redcal_spark.backends.local.errors import delta_table, is_delta
 from redcal_spark.backends.local.folders import beside
-from redcal_spark.backends.location import Location, error_line
+from redcal_spark.backends.location import Location, failed
 from redcal_spark.backends.retries import TRIES, retried
 from redcal_spark.backends.store import RECENT, Commit
 from redcal_spark.backends.target import Existing, Target
@@ -39,7 +39,7 @@ def again(name: str, change: Callable[[], T]) -> T:
     try:
         return retried(change, lambda err: isinstance(err, DeltaError), pause=0.1)
     except (DeltaError, OSError) as err:
-        raise RunError(f"{name}: could not be written: {error_line(err)}") from err
+        raise failed(RunError, f"{name}: could not be written", err) from err
 
 
 def check_partitions(place: Location) -> None:

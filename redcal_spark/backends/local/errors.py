@@ -11,7 +11,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from redcal_spark.backends.location import Location, error_line
+from redcal_spark.backends.location import Location, failed
 from redcal_spark.config.addresses import canonical, scheme_of
 from redcal_spark.errors import RedcalError
 
@@ -60,4 +60,4 @@ def unreadable(name: str, kind: type[RedcalError], what: str) -> Iterator[None]:
         wrong = isinstance(err, DeltaError | OSError | pa.ArrowException | ValueError)
         if isinstance(err, RedcalError) or not (wrong or is_panic(err)):
             raise
-        raise kind(f"{name}: {what}: {error_line(err)}") from err
+        raise failed(kind, f"{name}: {what}", err) from err

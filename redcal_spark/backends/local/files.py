@@ -25,7 +25,7 @@ from redcal_spark.backends.local.parquet import (
     in_row_groups,
     read_parquet,
 )
-from redcal_spark.backends.location import Location, error_line
+from redcal_spark.backends.location import Location, failed
 from redcal_spark.backends.threads import cores
 from redcal_spark.config.addresses import canonical
 from redcal_spark.core.arrow import BATCH
@@ -90,7 +90,7 @@ class FileTable:
         try:
             size, mark = self.place.size(path), self.place.etag(path)
         except OSError as err:
-            raise InputError(f"{name}: {error_line(err)}") from err
+            raise failed(InputError, name, err) from err
         if mark is None:
             raise InputError(
                 f"{name}: the object store gives neither an ETag nor a version of it, so that a "
@@ -230,8 +230,9 @@ def _kind(place: Location, file: PurePath) -> str:
             opened.seek(max(0, opened.seek(0, os.SEEK_END) - 4))
             end = opened.read(4)
     except OSError as err:
-        why = error_line(err) if place.is_address else err.strerror
-        raise InputError(f"{name}: cannot be read: {why}") from err
+        if place.is_address:
+            raise failed(InputError, f"{name}: cannot be read", err) from err
+        raise InputError(f"{name}: cannot be read: {err.strerror}") from err
     if start == b"PAR1":
         if end not in (b"PAR1", b"PARE"):
             raise InputError(f"{name}: is not a whole Parquet file: its end is missing")

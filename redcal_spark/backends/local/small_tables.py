@@ -19,7 +19,7 @@ from redcal_spark.backends.local.delta_read import DeltaRsTable, quoted
 from redcal_spark.backends.local.delta_write import again, made_whole, once
 from redcal_spark.backends.local.errors import delta_table, is_delta, unreadable
 from redcal_spark.backends.local.folders import make_folder, remove_empty
-from redcal_spark.backends.location import Location, error_line
+from redcal_spark.backends.location import Location, failed
 from redcal_spark.backends.object_stores import Options
 from redcal_spark.backends.store import ENTRY, RECENT, Commit, writer_of
 from redcal_spark.config.addresses import scheme_of
@@ -148,7 +148,7 @@ class LocalSmallTables:
             entries = commits(place, limit)
         except (OSError, ValueError) as err:
             if place.is_address:  # it may be there all the same
-                raise RunError(f"{name}: cannot be read: {error_line(err)}") from err
+                raise failed(RunError, f"{name}: cannot be read", err) from err
             return None
         return [{key: entry.get(key) for key in ENTRY} for entry in entries]
 
@@ -167,7 +167,7 @@ def answering(name: str) -> Iterator[None]:
     try:
         yield
     except (DeltaError, OSError) as err:
-        raise RunError(f"{name}: cannot be read: {error_line(err)}") from err
+        raise failed(RunError, f"{name}: cannot be read", err) from err
 
 
 def table_at(place: Location) -> DeltaTable | None:

@@ -32,8 +32,13 @@ from redcal_spark.backends.local.errors import (
 )
 from redcal_spark.backends.local.files import FileTable, open_files
 from redcal_spark.backends.local.join import JoinedTable
-from redcal_spark.backends.local.small_tables import LocalSmallTables, for_writing, table_at
-from redcal_spark.backends.location import Location, error_line
+from redcal_spark.backends.local.small_tables import (
+    LocalSmallTables,
+    answering,
+    for_writing,
+    table_at,
+)
+from redcal_spark.backends.location import Location, failed
 from redcal_spark.backends.names import elsewhere, problem_of_target
 from redcal_spark.backends.retries import retried
 from redcal_spark.backends.store import Commit, Mode, Table, just_written, rows_of
@@ -47,7 +52,16 @@ from redcal_spark.backends.target import (
 )
 from redcal_spark.backends.views import OfRun
 from redcal_spark.config.folder import looked_for
-from redcal_spark.errors import ConflictError, InputError, RedcalError, RunError, UsageError
+from redcal_spark.errors import (
+    ConflictError,
+    InputError,
+    RedcalError,
+    RunError,
+    StoreDownError,
+    UsageError,
+)
+
+SHOWN = 8  # names of what there is in place of a table
 
 
 class DeltaRsStore(LocalSmallTables):
@@ -64,8 +78,8 @@ class DeltaRsStore(LocalSmallTables):
         if not self._there(place):
             other = elsewhere(name)
             hint = f"; {other}" if other else "" if place.is_address else looked_for(name)
-            if place.is_address and not self._there(place.bucket):
-                hint = f"; there is no {place.bucket.name}"
+            if place.is_address:
+                hint = self._beside(place)
             raise InputError(f"{name}: no such file or folder{hint}")
         if not self._there(place.below("_delta_log"), folder=True):
             if version is not None:
@@ -82,11 +96,21 @@ class DeltaRsStore(LocalSmallTables):
             load_version(place, table, version)
         return DeltaRsTable(place, table)
 
+    def _beside(self, place: Location) -> str:
+        """What an object store has where there is no such table, as the end of a message."""
+        if not self._there(place.bucket):
+            return f"; there is no {place.bucket.name}"
+        with answering(place.name):
+            above = place.above
+            names = above.folders() + sorted(info.base_name for info in above.listed())
+        more = ", ..." if len(names) > SHOWN else ""
+        return f"; {above.name} has {', '.join(names[:SHOWN])}{more}" if names else ""
+
     def _there(self, place: Location, folder: bool = False) -> bool:
         try:
             return place.is_dir() if folder else place.exists()
         except OSError as err:
-            raise InputError(f"{place.name}: cannot be read: {error_line(err)}") from err
+            raise failed(InputError, f"{place.name}: cannot be read", err) from err
 
     def join(
         self, main: Table, sides: Sequence[Side], id: str, policy: Literal["error", "inner"]
@@ -105,6 +129,8 @@ class DeltaRsStore(LocalSmallTables):
             with unreadable(name, InputError, "cannot be read"), known_log(name):
                 table = delta_table(place)
                 why = unwritable(table)
+        except StoreDownError:
+            raise
         except (InputError, RunError) as err:
             return f"{key}: {err}"
         if key == "output.runs" and is_append_only(table.metadata().configuration):
@@ -238,7 +264,7 @@ class DeltaRsStore(LocalSmallTables):
                     f"{name}: commit conflict: another run wrote it meanwhile; start this run again"
                 ) from err
             if (isinstance(err, Exception) or is_panic(err)) and not ours:
-                raise RunError(f"{name}: could not be written: {error_line(err)}") from err
+                raise failed(RunError, f"{name}: could not be written", err) from err
             raise
         return just_written(self, name, commit)[0]
 

@@ -14,6 +14,7 @@ from redcal_spark.backends.backend import AtEnd, Progress
 from redcal_spark.backends.comments import of_rows
 from redcal_spark.backends.counters import Counters
 from redcal_spark.backends.inputs import columns_read
+from redcal_spark.backends.location import REFUSED
 from redcal_spark.backends.names import quoted
 from redcal_spark.backends.object_stores import Options
 from redcal_spark.backends.spark.arrow_batches import small_batches, warn_of_large_batches
@@ -168,7 +169,10 @@ class SparkBackend:
         if isinstance(direct, Source):
             log.info("%s: tasks read its files themselves", table.name)
         elif self._read == "auto":
-            log.info("%s: read by Spark; its files %s: %s", table.name, NOT_DIRECTLY, direct.why)
+            why = direct.why
+            if REFUSED.search(why):
+                why += "; workers have no credentials of their own: give them some, or ignore this"
+            log.info("%s: read by Spark; its files %s: %s", table.name, NOT_DIRECTLY, why)
         else:
             raise UsageError(
                 f"engine.read: direct, but the files of {table.name} {NOT_DIRECTLY}: {direct.why}; "
