@@ -11,7 +11,7 @@ import pyarrow as pa
 from redcal_spark.backends.backend import Backend
 from redcal_spark.backends.names import is_catalog_name
 from redcal_spark.config.class_order import in_other_order, order_told
-from redcal_spark.config.load import costs_names
+from redcal_spark.config.costs_file import costs_names
 from redcal_spark.config.starter import Starter
 from redcal_spark.config.tables import sibling
 from redcal_spark.core.folds import check_id
