@@ -99,7 +99,7 @@ def audit_(options: argparse.Namespace) -> int:
         print(json.dumps(audit))
         return 0
     console = console_of(options)
-    for part in audit_tables(audit, model_names(job), scanned.layout.binary):
+    for part in audit_tables(audit, model_names(job), scanned.layout.binary, problem.columns.unit):
         console.print(part)
     return 0
 
@@ -218,7 +218,7 @@ def log(options: argparse.Namespace) -> int:
     console = console_of(options)
     rounds = plural(row.rounds or 0, "round")
     console.print(f"run {row.run_id}: {row.status}, {patches_of(pair)}, {rounds}")
-    console.print(log_table(pair.log, pair.losses, pair.columns.model_names))
+    console.print(log_table(pair.log, pair.losses, pair.columns.model_names, pair.columns.unit))
     return 0
 
 

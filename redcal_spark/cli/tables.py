@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 from rich.table import Table
@@ -11,7 +12,7 @@ from rich.table import Table
 from redcal_spark.certificate.certify import Certificate
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.metrics import Metrics, brier_words
-from redcal_spark.core.number_text import cost_texts, plural, share_text
+from redcal_spark.core.number_text import cost_texts, plural, share_text, weight_text
 from redcal_spark.core.patches import Patch, PatchLog
 from redcal_spark.core.splits import SPLITS
 from redcal_spark.errors import ModelFileError
@@ -22,6 +23,7 @@ LARGEST = 8  # pairs of actions, actions, coordinates or segments that are liste
 PAIRS = 3  # of more than two models, shown at length
 
 Shown = Table | str
+ONE = Fraction(1)
 
 
 def columns_of(left: Iterable[str], right: Iterable[str]) -> Table:
@@ -38,9 +40,15 @@ def columns_of(left: Iterable[str], right: Iterable[str]) -> Table:
 
 
 def before_and_after(
-    splits: Mapping[str, tuple[Metrics, Metrics]], models: Sequence[str], losses: LossFamily
+    splits: Mapping[str, tuple[Metrics, Metrics]],
+    models: Sequence[str],
+    losses: LossFamily,
+    unit: Fraction,
 ) -> Table:
-    """The closing table: what changed, on the rows fitted and the holdout rows."""
+    """The closing table: what changed, on the rows fitted and the holdout rows.
+
+    unit: of weights, here and below.
+    """
     headings = []
     for split in splits:
         headings += [f"{SPLITS[split]}\nbefore", "\nafter"]
@@ -48,7 +56,7 @@ def before_and_after(
     columns = [metrics for pair in splits.values() for metrics in pair]
     table.add_row("rows", *(f"{m.totals.counted:,}" for m in columns))
     if columns[0].totals.weights is not None:
-        table.add_row("sum of their weights", *(f"{m.rows:,}" for m in columns))
+        table.add_row("sum of their weights", *(weight_text(m.rows, unit) for m in columns))
     for i, model in enumerate(models, 1):
         title = f"{brier_words(columns[0].binary)}, {model}"
         table.add_row(title, *(f"{float(m.usual_brier(i)):.4f}" for m in columns))
@@ -65,7 +73,9 @@ def before_and_after(
     return table
 
 
-def log_table(patches: PatchLog, losses: LossFamily, models: Sequence[str] | None) -> Table:
+def log_table(
+    patches: PatchLog, losses: LossFamily, models: Sequence[str] | None, unit: Fraction
+) -> Table:
     """The patch log for people; of phi its largest value. models: their names, if they have any."""
     table = columns_of((), ("step", "round"))
     table.add_column("kind", no_wrap=True)
@@ -80,7 +90,7 @@ def log_table(patches: PatchLog, losses: LossFamily, models: Sequence[str] | Non
             patch.kind,
             str(patch.model) if models is None else models[patch.model - 1],
             event_words(patch, losses, models),
-            f"{patch.rows:,}",
+            weight_text(patch.rows, unit),
             f"{max(patch.phi, key=abs) / 2**26:+.4f}",
         )
     return table
@@ -134,7 +144,7 @@ def event_words(patch: Patch, losses: LossFamily, models: Sequence[str] | None =
 
 
 def audit_tables(
-    audit: Mapping[str, Any], models: Sequence[str], binary: bool = False
+    audit: Mapping[str, Any], models: Sequence[str], binary: bool = False, unit: Fraction = ONE
 ) -> list[Shown]:
     """The audit: the models side by side, where they part ways, and what is to do.
 
@@ -144,7 +154,8 @@ def audit_tables(
     weights = audit.get("weights")
     head = f"{audit['rows']:,} labelled rows"
     if weights is not None:
-        head = f"{weights['rows']:,} labelled rows, weighted: they count as {audit['rows']:,}"
+        count = weight_text(audit["rows"], unit)
+        head = f"{weights['rows']:,} labelled rows, weighted: they count as {count}"
     both = columns_of([head], models)
     usual = (x / 2 if binary else x for x in audit["brier"])
     both.add_row(brier_words(binary), *(f"{x:.4f}" for x in usual))
@@ -158,18 +169,20 @@ def audit_tables(
         apart = share_text(loss["disagreement"])
         shown.append(f"\n{name}: the models disagree on {apart} of the rows")
         if "by_pair" in loss:
-            shown += _matrix(loss, models)
+            shown += _matrix(loss, models, unit)
         else:
-            shown += _pairs(loss, loss["actions"], models, ("1", "2"))
+            shown += _pairs(loss, loss["actions"], models, ("1", "2"), unit)
         shown += _calibration(loss, audit["intervals"]["level"], models)
-    shown += _coordinates(audit, models)
-    shown += _segments(audit, models)
+    shown += _coordinates(audit, models, unit)
+    shown += _segments(audit, models, unit)
     if "to_fix" in audit:
-        shown += ["", *_to_fix(audit["to_fix"], audit["losses"], models)]
+        shown += ["", *_to_fix(audit["to_fix"], audit["losses"], models, unit)]
     return shown
 
 
-def _segments(audit: Mapping[str, Any], models: Sequence[str]) -> Iterator[Table | str]:
+def _segments(
+    audit: Mapping[str, Any], models: Sequence[str], unit: Fraction
+) -> Iterator[Table | str]:
     """Per segment column and loss: the segments with most rows."""
     lines = audit.get("segments", ())
     for column in dict.fromkeys(line["segment"] for line in lines):
@@ -184,14 +197,16 @@ def _segments(audit: Mapping[str, Any], models: Sequence[str]) -> Iterator[Table
             for line in first:
                 value = {"null": "(null)", "other": "(other)"}.get(line["kind"], line["value"])
                 apart = share_text(line["losses"][place]["disagreement"])
-                table.add_row(value, f"{line['rows']:,}", apart, *(next(costs) for _ in models))
+                table.add_row(
+                    value, weight_text(line["rows"], unit), apart, *(next(costs) for _ in models)
+                )
             yield ""
             yield table
             if len(own) > LARGEST:
                 yield f"... and {len(own) - LARGEST} more segments"
 
 
-def _matrix(loss: Mapping[str, Any], models: Sequence[str]) -> Iterator[Shown]:
+def _matrix(loss: Mapping[str, Any], models: Sequence[str], unit: Fraction) -> Iterator[Shown]:
     """Every pair of models: the share of rows with other actions; then the largest at length."""
     shares = {tuple(pair["models"]): share_text(pair["disagreement"]) for pair in loss["by_pair"]}
     table = columns_of(["disagree"], models[1:])
@@ -203,13 +218,17 @@ def _matrix(loss: Mapping[str, Any], models: Sequence[str]) -> Iterator[Shown]:
         two = [models[i - 1] for i in pair["models"]]
         if pair["pairs"]:
             yield ""
-            yield from _pairs(pair, loss["actions"], two, two)
+            yield from _pairs(pair, loss["actions"], two, two, unit)
     if len(order) > PAIRS:
         yield f"... and {len(order) - PAIRS} more pairs of models"
 
 
 def _pairs(
-    loss: Mapping[str, Any], actions: Sequence[str], models: Sequence[str], short: Sequence[str]
+    loss: Mapping[str, Any],
+    actions: Sequence[str],
+    models: Sequence[str],
+    short: Sequence[str],
+    unit: Fraction,
 ) -> Iterator[Shown]:
     """Where the actions differ, what each of them costs there, and whose is the cheaper.
 
@@ -225,7 +244,8 @@ def _pairs(
     costs = cost_texts([x for pair in pairs[:LARGEST] for x in pair["cost"] or ()])
     doubtful = False
     for place, pair in enumerate(pairs[:LARGEST]):
-        line = [f"{pair['rows']:,}", share_text(pair["mass"]), f"{pair['event_rows']:,}"]
+        line = [weight_text(pair["rows"], unit), share_text(pair["mass"])]
+        line.append(weight_text(pair["event_rows"], unit))
         if loss["costs_known"]:
             right = "none" if pair["right"] is None else short[numbered.index(pair["right"])]
             doubtful = doubtful or not pair["sure"]
@@ -261,7 +281,9 @@ def _calibration(loss: Mapping[str, Any], level: float, models: Sequence[str]) -
         yield f"... and {len(order) - LARGEST} more actions"
 
 
-def _coordinates(audit: Mapping[str, Any], models: Sequence[str]) -> Iterator[Shown]:
+def _coordinates(
+    audit: Mapping[str, Any], models: Sequence[str], unit: Fraction
+) -> Iterator[Shown]:
     """For Reconcile: where the scores differ beyond alpha."""
     coordinates = audit["coordinates"]
     if not coordinates:
@@ -272,7 +294,7 @@ def _coordinates(audit: Mapping[str, Any], models: Sequence[str]) -> Iterator[Sh
         name = f"class {c['coordinate']}" if c["class"] is None else c["class"]
         if "models" in c:
             name += f", {' / '.join(models[i - 1] for i in c['models'])}"
-        table.add_row(name, f"{c['rows']:,}", share_text(c["mass"]))
+        table.add_row(name, weight_text(c["rows"], unit), share_text(c["mass"]))
     yield ""
     yield table
     if len(order) > LARGEST:
@@ -280,9 +302,12 @@ def _coordinates(audit: Mapping[str, Any], models: Sequence[str]) -> Iterator[Sh
 
 
 def _to_fix(
-    todo: Mapping[str, Any], losses: Sequence[Mapping[str, Any]], models: Sequence[str]
+    todo: Mapping[str, Any],
+    losses: Sequence[Mapping[str, Any]],
+    models: Sequence[str],
+    unit: Fraction,
 ) -> Iterator[str]:
-    rows = f"the {todo['rows']:,} fitting rows"
+    rows = f"the {weight_text(todo['rows'], unit)} fitting rows"
     if todo["calibrations"]:
         actions = plural(len(todo["calibrations"]), "action")
         limit = f"beta = {todo['beta']:g}"
@@ -298,12 +323,16 @@ def _to_fix(
             event = f"{names[first['a1']]} / {names[first['a2']]}"
             if "models" in first:
                 event += f" ({' / '.join(models[i - 1] for i in first['models'])})"
-            text += f"; the first: {first['loss']}, {event}, {plural(first['rows'], 'row')}"
+            text += f"; the first: {first['loss']}, {event}, {_rows(first['rows'], unit)}"
         yield text
     if todo["algorithm"] == "reconcile":
         classes = plural(len(todo["coordinates"]), "class", "classes")
         share = f"{share_text(todo['eta'])} (eta)"
         yield f"to reconcile on {rows}: {classes} with {share} of them or more beyond alpha"
+
+
+def _rows(count: int, unit: Fraction) -> str:
+    return plural(count, "row") if unit == 1 else f"{weight_text(count, unit)} rows"
 
 
 # --- a row ----------------------------------------------------------------------------------------
