@@ -8,6 +8,7 @@ import os
 from dataclasses import asdict, replace
 
 from redcal_spark.atomic_write import write_whole
+from redcal_spark.cli.audit_tables import audit_tables
 from redcal_spark.cli.compare_tables import comparison_tables
 from redcal_spark.cli.open_job import job_of, model_of, renamed
 from redcal_spark.cli.results import (
@@ -22,7 +23,6 @@ from redcal_spark.cli.results import (
 )
 from redcal_spark.cli.sql_export import select_of
 from redcal_spark.cli.tables import (
-    audit_tables,
     explanation_lines,
     log_table,
     runs_table,
@@ -100,7 +100,7 @@ def audit_(options: argparse.Namespace) -> int:
         print(json.dumps(audit))
         return 0
     console = console_of(options)
-    for part in audit_tables(audit, model_names(job), scanned.layout.binary):
+    for part in audit_tables(audit, model_names(job), scanned.layout.binary, problem.columns.unit):
         console.print(part)
     return 0
 
@@ -219,7 +219,7 @@ def log(options: argparse.Namespace) -> int:
     console = console_of(options)
     rounds = plural(row.rounds or 0, "round")
     console.print(f"run {row.run_id}: {row.status}, {patches_of(pair)}, {rounds}")
-    console.print(log_table(pair.log, pair.losses, pair.columns.model_names))
+    console.print(log_table(pair.log, pair.losses, pair.columns.model_names, pair.columns.unit))
     return 0
 
 

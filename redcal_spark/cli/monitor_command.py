@@ -14,7 +14,7 @@ from redcal_spark.certificate.monitor import Monitored, PatchOnNewRows
 from redcal_spark.cli.open_job import job_of
 from redcal_spark.cli.results import aside, console_of, model_names, refresh_report
 from redcal_spark.cli.tables import Shown, columns_of, event_words
-from redcal_spark.core.number_text import cost_texts, plural, share_text
+from redcal_spark.core.number_text import cost_texts, plural, share_text, weight_text
 from redcal_spark.runs.monitor import Watch, monitor, record
 
 LISTED = 20  # patches that are shown: those that hurt or drifted first
@@ -49,7 +49,11 @@ def parts(found: Watch, models: Sequence[str]) -> list[Shown]:
         return [f"nothing to monitor: {found.alerts['no_rows']}"]
     weights, count = monitored.weights, monitored.rows
     rows = plural(count if weights is None else weights["rows"], "new labelled row")
-    weighted = "" if weights is None else f", weighted: they count as {count:,}"
+    weighted = (
+        ""
+        if weights is None
+        else f", weighted: they count as {weight_text(count, monitored.pair.columns.unit)}"
+    )
     which = f"{rows} of {found.table}{weighted}, by the model of run {found.row.run_id}"
     shown: list[Shown] = [which, ""]
     shown += [_losses(monitored, models)]
@@ -91,9 +95,8 @@ def _masses(monitored: Monitored) -> Table:
         name = f"{each.loss}: {event}"
         bounds = share_text(eta), share_text(2 * eta)
         share = share_text(each.share)
-        table.add_row(
-            name, f"{each.rows:,}", share, _ends(each.interval, True), *bounds, each.verdict
-        )
+        rows = weight_text(each.rows, monitored.pair.columns.unit)
+        table.add_row(name, rows, share, _ends(each.interval, True), *bounds, each.verdict)
     return table
 
 

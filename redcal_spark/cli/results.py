@@ -6,9 +6,11 @@ import argparse
 import json
 import logging
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
+from rich.table import Table
 
 from redcal_spark.backends.location import Location
 from redcal_spark.cli.fail_on import MEANING, alerts
@@ -16,6 +18,9 @@ from redcal_spark.cli.log_lines import log_line
 from redcal_spark.cli.streams import Screen
 from redcal_spark.cli.tables import before_and_after
 from redcal_spark.core.columns import shown_models
+from redcal_spark.core.fixed_point import exact
+from redcal_spark.core.losses import LossFamily
+from redcal_spark.core.metrics import Metrics
 from redcal_spark.core.number_text import plural
 from redcal_spark.core.problem import worse_than_equal
 from redcal_spark.errors import UsageError
@@ -141,7 +146,7 @@ def _show_run(
     if (doubt := _mixed_up(job, outcome)) is not None:
         console.print(f"  but {doubt}")
     print()
-    console.print(before_and_after(outcome.metrics, model_names(job), pair.losses))
+    console.print(_table(job, outcome.metrics, pair.losses))
     print()
     versions = json.loads(row.outputs or "{}")
     for name, table in job.tables._asdict().items():
@@ -158,6 +163,10 @@ def _mixed_up(job: Job, outcome: Outcome) -> str | None:
     """The warning that makes all else worthless, once more at the end: it scrolls away."""
     both = outcome.metrics.get("fit")
     return None if both is None else worse_than_equal(both[0].totals, model_names(job))
+
+
+def _table(job: Job, metrics: Mapping[str, tuple[Metrics, Metrics]], losses: LossFamily) -> Table:
+    return before_and_after(metrics, model_names(job), losses, exact(job.config.input.weight_unit))
 
 
 def _done(row: RunRow) -> str:
@@ -227,7 +236,7 @@ def show_evaluation(options: argparse.Namespace, job: Job, evaluation: Evaluatio
     console = console_of(options)
     if evaluation.metrics:
         losses = next(iter(evaluation.metrics.values()))[0].losses  # the input may be gone
-        console.print(before_and_after(evaluation.metrics, model_names(job), losses))
+        console.print(_table(job, evaluation.metrics, losses))
         console.print()
     if evaluation.row is not None:
         console.print(f"run {evaluation.row.run_id}: {EVALUATED[evaluation.result]}")

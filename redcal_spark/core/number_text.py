@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from fractions import Fraction
 
 Value = int | float | Fraction
@@ -12,6 +13,14 @@ Value = int | float | Fraction
 def plural(count: int, one: str, many: str | None = None) -> str:
     """A count of things: `1 row`, `1,200 rows`."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def weight_text(count: int, unit: Fraction = Fraction(1)) -> str:
+    """Rows that were counted by their weights in units, in the user's own: all digits, exactly."""
+    value = count * unit
+    if value.denominator == 1:
+        return f"{value.numerator:,}"
+    return f"{Decimal(value.numerator) / Decimal(value.denominator):,f}"
 
 
 def model_text(model: int, names: Sequence[str] | None) -> str:

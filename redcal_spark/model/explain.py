@@ -60,6 +60,7 @@ def explain(
         losses=rules.losses,
         classes=layout.columns.classes,
         models=layout.columns.model_names,
+        unit=layout.columns.unit,
     )
 
 

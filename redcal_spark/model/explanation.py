@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from redcal_spark.core.losses import Loss, LossFamily
-from redcal_spark.core.number_text import model_text, plural, three_digits
+from redcal_spark.core.number_text import model_text, plural, three_digits, weight_text
 from redcal_spark.core.parameters import Status
 from redcal_spark.core.patches import Patch
 from redcal_spark.model.row_states import Standing, State, Step, compared, product
@@ -36,6 +36,7 @@ class Explanation:
     losses: LossFamily
     classes: tuple[str, ...] | None
     models: tuple[str, ...] | None = None
+    unit: Fraction = Fraction(1)  # of weights
 
     @property
     def _called(self) -> Sequence[str]:
@@ -101,7 +102,8 @@ class Explanation:
 
     def _where(self, patch: Patch, models: Sequence[str]) -> str:
         """The event in words, and how many rows it was fitted on."""
-        rows = f"{plural(patch.rows, 'fitting row')} like this"
+        count = weight_text(patch.rows, self.unit)
+        rows = f"{count} fitting row{'' if count == '1' else 's'} like this"
         own = models[patch.model - 1]
         first, second = (models[i - 1] for i in patch.pair or (1, 2))
         if patch.kind == "score":

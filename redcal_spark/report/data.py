@@ -20,12 +20,16 @@ from redcal_spark.certificate.certify import Certificate
 from redcal_spark.config.tables import OutputTables
 from redcal_spark.core.columns import shown_models
 from redcal_spark.core.events import Pair, pairs_of
+from redcal_spark.core.fixed_point import exact
 from redcal_spark.core.losses import LossFamily
+from redcal_spark.core.number_text import weight_text
 from redcal_spark.core.parameters import Parameters, Resolved
 from redcal_spark.core.patches import Patch, PatchLog
 from redcal_spark.core.splits import SPLITS
 from redcal_spark.core.tuned import Tuned
 from redcal_spark.model.summary import largest_class, usual_brier
+from redcal_spark.report.markup import Html
+from redcal_spark.report.numbers import shown
 from redcal_spark.runs.ledger import RunRow
 from redcal_spark.runs.monitor import KIND, days_of
 from redcal_spark.runs.tables import history_of, pair_of
@@ -139,8 +143,18 @@ class Report:
         return self.audits[self.shown_split]["before"].get("weights")
 
     def rows(self, split: str) -> int:
-        """With weights, their sum."""
+        """With weights, their sum in units, as all rows of audits and patches are counted."""
         return int(self.audits[split]["before"]["rows"])
+
+    @cached_property
+    def unit(self) -> Fraction:
+        """What a row counts in audits and patches, in the user's own weights."""
+        given = self.config["input"].get("weight_unit")
+        return Fraction(1) if self.weights is None else exact(float(given or 1))
+
+    def counted(self, rows: int, *of: object) -> Html:
+        """Rows of audits and patches as people see them: with weights, their sum as given."""
+        return shown(weight_text(rows, self.unit), rows * self.unit, *of)
 
     # --- losses ---------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from redcal_spark.core.number_text import three_digits
 from redcal_spark.report.actions import ACTIONS
 from redcal_spark.report.data import STYLES, Report
 from redcal_spark.report.markup import Html, name
-from redcal_spark.report.numbers import share, shown, whole
+from redcal_spark.report.numbers import share, shown
 
 MOVES = 6  # of a model, in a list
 PAIRS = 6  # of actions that are still in dispute
@@ -56,10 +56,10 @@ def touched(report: Report) -> dict[str, Any] | None:
         return None
     n, either = report.rows(split), known["touched_either"]
     return {
-        "either": whole(either, split, "touched"),
+        "either": report.counted(either, split, "touched"),
         "share": share(Fraction(either, n), split, "touched", "share"),
         "models": [
-            (name(report.models[i - 1]), STYLES[i], whole(count, split, "touched", i))
+            (name(report.models[i - 1]), STYLES[i], report.counted(count, split, "touched", i))
             for i, count in enumerate(known["touched"], 1)
         ],
     }
@@ -97,32 +97,34 @@ def _model(
     return {
         "name": name(report.models[model - 1]),
         "style": STYLES[model],
-        "rows": whole(rows, *path, "rows"),
+        "rows": report.counted(rows, *path, "rows"),
         "any": bool(rows),
         "share": share(Fraction(rows, n), *path, "share"),
-        "cost": None if total is None else money(total, *path, "cost"),
+        "cost": None if total is None else money(total * report.unit, *path, "cost"),
         "mood": "" if not total else "good" if total < 0 else "bad",
         "per_1000": None if total is None else money(1000 * total / n, *path, "per_1000"),
-        "matrix": _matrix(own, names, path),
-        "largest": [_move(m, names, path) for m in order[:MOVES]],
+        "matrix": _matrix(report, own, names, path),
+        "largest": [_move(report, m, names, path) for m in order[:MOVES]],
         "left_out": len(order[MOVES:]),
     }
 
 
-def _move(move: Mapping[str, Any], names: tuple[str, ...], path: tuple[object, ...]) -> Any:
+def _move(
+    report: Report, move: Mapping[str, Any], names: tuple[str, ...], path: tuple[object, ...]
+) -> Any:
     place = (*path, move["before"], move["after"])
-    cost = None if move["cost_exact"] is None else Fraction(move["cost_exact"])
+    cost = None if move["cost_exact"] is None else Fraction(move["cost_exact"]) * report.unit
     return {
         "before": name(names[move["before"]]),
         "after": name(names[move["after"]]),
-        "rows": whole(move["rows"], *place, "rows"),
+        "rows": report.counted(move["rows"], *place, "rows"),
         "cost": None if cost is None else money(cost, *place, "cost"),
         "mood": "" if not cost else "good" if cost < 0 else "bad",
     }
 
 
 def _matrix(
-    own: list[dict[str, Any]], names: tuple[str, ...], path: tuple[object, ...]
+    report: Report, own: list[dict[str, Any]], names: tuple[str, ...], path: tuple[object, ...]
 ) -> dict[str, Any]:
     """Rows by action before and after; the actions with fewest moves are one."""
     weight = [0] * len(names)
@@ -144,7 +146,7 @@ def _matrix(
         "top": max((x for line in cells for x in line), default=0),
         "cells": [
             [
-                (count, _cell(count, *path, "matrix", keys[b], keys[a]))
+                (count, _cell(report, count, *path, "matrix", keys[b], keys[a]))
                 for a, count in enumerate(line)
             ]
             for b, line in enumerate(cells)
@@ -153,8 +155,8 @@ def _matrix(
     }
 
 
-def _cell(count: int, *of: object) -> Html:
-    return whole(count, *of) if count else Html("·")
+def _cell(report: Report, count: int, *of: object) -> Html:
+    return report.counted(count, *of) if count else Html("·")
 
 
 def _net(report: Report, loss: int, of: tuple[str, ...]) -> list[dict[str, Any]]:
@@ -171,8 +173,8 @@ def _net(report: Report, loss: int, of: tuple[str, ...]) -> list[dict[str, Any]]
                     "model": name(report.models[before["model"] - 1]),
                     "style": STYLES[before["model"]],
                     "action": name(report.actions[loss][before["action"]]),
-                    "before": whole(before["rows"], *path, "before"),
-                    "after": whole(after["rows"], *path, "after"),
+                    "before": report.counted(before["rows"], *path, "before"),
+                    "after": report.counted(after["rows"], *path, "after"),
                     "size": abs(after["rows"] - before["rows"]),
                 }
             )
@@ -267,12 +269,14 @@ def _dispute(report: Report, loss: int, of: tuple[str, ...]) -> dict[str, Any]:
     groups.sort(key=lambda group: (-group[0], *group[1:]))
     tie = report.config["output"].get("tie", "off")
     return {
-        "rows": whole(rows, *of, "dispute", "rows"),
+        "rows": report.counted(rows, *of, "dispute", "rows"),
         "any": bool(rows),
         "share": share(report.apart(split, "after", loss), *of, "dispute", "share"),
         "groups": [
             (
-                whole(count, *of, "dispute", a1, a2, *(pair if len(report.pairs) > 1 else ())),
+                report.counted(
+                    count, *of, "dispute", a1, a2, *(pair if len(report.pairs) > 1 else ())
+                ),
                 (names[a1], names[a2]),
                 pair,
             )

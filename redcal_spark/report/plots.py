@@ -68,7 +68,7 @@ def patches(pair: ReconciledPair, ax: Axes | None = None) -> Axes:
         own = [patch for patch in pair.log if patch.model == model]
         sign = 1 if model % 2 else -1
         colours = [_faded(model, patch.kind == "calibrate") for patch in own]
-        heights = [sign * patch.rows for patch in own]
+        heights = [sign * float(patch.rows * pair.columns.unit) for patch in own]
         drawn.bar([patch.step for patch in own], heights, color=colours, label=name)
     drawn.axhline(0, color="0.4", linewidth=0.8)
     drawn.yaxis.set_major_formatter(lambda value, _: f"{abs(value):,.0f}")

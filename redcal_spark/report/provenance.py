@@ -30,6 +30,7 @@ BESIDES = {
     "theory": "What theory says besides",
     "bookkeeping": "Bookkeeping",
 }
+TAIL = 65_536  # bytes of a file that its digest is of
 FIRST = 6  # that hold, to be seen at once
 HEAVY = (
     *("both_losses_fell", "all_losses_fell", "loss_fell", "largest_event", "largest_gap"),
@@ -142,7 +143,9 @@ def _version(table: Mapping[str, Any]) -> str:
     if isinstance(files[0][2], str):  # an object store tells marks of its own, not times
         return f"{text}, {files[0][2]}" if len(files) == 1 else text
     newest = datetime.fromtimestamp(max(int(file[2]) for file in files) / 1e9, UTC)
-    digests = f", digest {files[0][3]}" if len(files) == 1 and len(files[0]) > 3 else ""
+    one = files[0] if len(files) == 1 else []
+    part = "" if size <= TAIL else f" of the last {TAIL >> 10} KiB"
+    digests = f", sha256{part} {one[3]}" if len(one) > 3 else ""
     return f"{text}, changed {newest:%Y-%m-%d %H:%M:%S} UTC{digests}"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from redcal_spark.core.number_text import cost_texts, share_text
+from redcal_spark.core.number_text import cost_texts, share_text, weight_text
 from redcal_spark.report.data import Report
 from redcal_spark.report.markup import name
 
@@ -62,7 +62,7 @@ def _line(report: Report, old: Any, new: Any, place: int) -> dict[str, Any]:
         )
     return {
         "value": shown,
-        "rows": f"{new['rows']:,}",
+        "rows": weight_text(new["rows"], report.unit),
         "apart": (share_text(one["disagreement"]), share_text(two["disagreement"])),
         "models": models,
         "worst": max(change["value"] for change in changes),

@@ -7,7 +7,13 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from redcal_spark.core.number_text import decimal_text, digits_for, plural, share_text
+from redcal_spark.core.number_text import (
+    decimal_text,
+    digits_for,
+    plural,
+    share_text,
+    weight_text,
+)
 from redcal_spark.core.patches import Patch
 from redcal_spark.core.splits import SPLITS
 from redcal_spark.report.charts import Bar, Line, Point, line_chart, timeline
@@ -188,7 +194,7 @@ def patch_timeline(report: Report) -> Html | None:
     largest = max(report.log, key=lambda patch: patch.rows)
     label = (
         f"{plural(len(bars), 'patch', 'patches')} in order, {', '.join(each[:-1])} and {each[-1]}; "
-        f"the largest, number {largest.step:,}, on {largest.rows:,} rows"
+        f"the largest, number {largest.step:,}, on {weight_text(largest.rows, report.unit)} rows"
     )
     return timeline(bars, label, report.rows("fit"), models=len(report.models))
 

@@ -35,10 +35,11 @@ def summary(report: Report) -> dict[str, Any]:
     given = report.config["input"]
     return {
         "algorithm_name": PROCEDURES[report.parameters.algorithm],
-        "rows": whole(row.rows or report.rows("fit"), "rows"),
+        "rows": whole(row.rows or _counted(report, "fit"), "rows"),
         "patches": whole(len(report.log), "patches"),
         "losses": whole(len(report.losses), "losses"),
-        "row_counts": {s: whole(report.rows(s), s, "rows") for s in report.splits},
+        "row_counts": {s: _rows(report, s) for s in report.splits},
+        "weighed": _weighed(report),
         "left_out": [(whole(count, why), why) for count, why in left_out if count],
         "worst": changes[0] if changes else None,
         "overview": changes if len(changes) > 1 else [],
@@ -54,6 +55,22 @@ def summary(report: Report) -> dict[str, Any]:
         "mixed_up": _mixed_up(report),
         "mixed_up_words": MIXED_UP,
     }
+
+
+def _counted(report: Report, split: str) -> int:
+    return counted(report.audits[split]["before"])
+
+
+def _rows(report: Report, split: str) -> Html:
+    """The rows of a split themselves; with weights, beside what they count as."""
+    path = (split, "rows" if report.weights is None else "counted")
+    return whole(_counted(report, split), *path)
+
+
+def _weighed(report: Report) -> dict[str, Html]:
+    """Per split the sum of its weights, as the user has them; nothing without weights."""
+    splits = [] if report.weights is None else report.splits
+    return {split: report.counted(report.rows(split), split, "rows") for split in splits}
 
 
 def _falls(report: Report) -> list[tuple[Html, str]]:

@@ -28,6 +28,7 @@ def tuning(report: Report) -> dict[str, Any] | None:
         """Of a row, a loss and a model."""
         return loss / cells
 
+    rows = tuned.rows if tuned.counts is None else tuned.counts.used
     best = mean(tuned.chosen.loss)
     exact = [mean(candidate.loss) for candidate in tuned.candidates]
     digits = digits_for([*map(float, exact), float(mean(tuned.before.loss))]) + 1
@@ -42,7 +43,7 @@ def tuning(report: Report) -> dict[str, Any] | None:
     return {
         "eta": f"{tuned.chosen.eta:g}",
         "rule": tuned.chosen.rule,
-        "rows": whole(tuned.rows, "tuning", "rows"),
+        "rows": whole(rows, "tuning", "rows"),
         "some": tuned.level > 0,
         "before": line(tuned.before.loss, tuned.before.disputed, "before"),
         "gains": tuned.chosen.loss < tuned.before.loss,

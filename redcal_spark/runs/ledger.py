@@ -223,9 +223,9 @@ class Ledger:
         sealed = replace(stored, digests=json.dumps(cell_digests(asdict(stored))))
         return pa.Table.from_pylist([vars(sealed)], schema=SCHEMA)
 
-    def as_stored(self, run_id: str) -> list[dict[str, Any]]:
-        """The rows of a run as the table has them, variables unresolved; one, if all is well."""
-        stored = self._store.read(self.table, {"run_id": run_id})
+    def as_stored(self, run_id: str | None = None) -> list[dict[str, Any]]:
+        """The rows as the table has them, variables unresolved; of a run one, if all is well."""
+        stored = self._store.read(self.table, {} if run_id is None else {"run_id": run_id})
         return [dict.fromkeys(ADDED) | row for row in _of_today(stored)]
 
     def _read(self, row: dict[str, Any]) -> dict[str, Any]:

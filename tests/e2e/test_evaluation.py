@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 import yaml
 from deltalake import DeltaTable, write_deltalake
+from pyarrow import csv
 
 from redcal_spark.cli import main
 from redcal_spark.runs.ledger import SCHEMA, cell_digests
@@ -445,6 +446,81 @@ def test_a_later_run_is_no_tampering_and_an_earlier_one_has_its_own_version(work
     told = work.redcal("evaluate", "--run", "nope")
     assert (told.code, told.out) == (2, "")
     assert "no run 'nope' in out/rows_runs" in told.err
+
+
+def test_a_configuration_that_is_not_the_runs_own_is_named(ran: Path, work: Work) -> None:
+    """The run is right by its own; who edits the file would think that of the file."""
+    shutil.copytree(ran, ".", dirs_exist_ok=True)
+    assert told_of(work)[1]["notes"] == []
+    run = work.runs()[0]["run_id"]
+    work.tree["losses"]["triage"]["costs"][0][2] = 7.0
+    code, told = told_of(work, "--set", "reconcile.eta=0.05")
+    assert code == 0
+    assert told["notes"] == [
+        f"this configuration is not what run {run} was made with: losses.triage.costs[0][2] is "
+        "7.0, was 9.0; reconcile.eta is 0.05, was 0.01. Checked with the run's own, from the ledger"
+    ]
+
+
+def test_rows_of_a_run_that_never_was_are_named(ran: Path, work: Work) -> None:
+    shutil.copytree(ran, ".", dirs_exist_ok=True)
+    never = "20200101T000000-aaaaaa"
+    for name in ("rows_patches", "rows_history", "rows_metrics", "rows_runs"):
+        table = read(f"out/{name}")
+        put(f"out/{name}", pa.concat_tables([table, _of_run(table.slice(0, 1), never)]))
+    code, told = told_of(work)
+    assert code == 0
+    assert told["notes"] == [
+        f"out/rows_runs: the row of run {never}, which was not checked, is not as it was written: "
+        "'run_id'"
+    ]
+    table = read("out/rows_patches")
+    put("out/rows_patches", pa.concat_tables([table, _of_run(table.slice(0, 1), "gone")]))
+    code, told = told_of(work)
+    assert (code, told["notes"][1:]) == (
+        0,
+        ["out/rows_patches has 1 row of run gone, which is not in the ledger"],
+    )
+
+
+def _of_run(table: pa.Table, run_id: str) -> pa.Table:
+    place = table.column_names.index("run_id")
+    return table.set_column(place, table.field(place), pa.array([run_id]))
+
+
+def test_a_file_that_changed_at_its_begin_is_suspected_too(work: Work) -> None:
+    """Its size, time and end are what they were: nobody can tell that it is another file."""
+    table = scores(1_200)
+    flat = {f"{m}{k}": [x[k] for x in table[m].to_pylist()] for m in "ab" for k in range(4)}
+    columns = pa.table({**{n: table[n] for n in ("case", "outcome", "fold", "note")}, **flat})
+    csv.write_csv(columns, "in.csv")
+    given = work.tree["input"]
+    given |= {"table": "in.csv"} | {
+        f"model_{i}": [f"{m}{k}" for k in range(4)] for i, m in ((1, "a"), (2, "b"))
+    }
+    work.ran()
+    before, text = os.stat("in.csv"), Path("in.csv").read_text("utf-8")
+    Path("in.csv").write_text(text.replace(',"n5",', ',"m5",', 1), "utf-8")
+    os.utime("in.csv", ns=(before.st_atime_ns, before.st_mtime_ns))
+    code, told = told_of(work)
+    assert code == 1
+    assert told["notes"] == [
+        "either out/rows or in.csv was changed: 'note' is carried from there, and of a file only "
+        "size, time of change and a digest of its last 64 KiB are known"
+    ]
+
+
+def test_scores_that_cannot_be_measured_leave_the_certificate_open(ran: Path, work: Work) -> None:
+    shutil.copytree(ran, ".", dirs_exist_ok=True)
+    table = read("out/rows")
+    column = table["a_reconciled"].to_pylist()
+    column[PLACE] = None
+    place = table.column_names.index("a_reconciled")
+    put("out/rows", table.set_column(place, table.field(place), pa.array(column)))
+    code, told = told_of(work)
+    [one] = [checked for checked in told["checked"] if checked["what"] == "certificate"]
+    assert (code, one["result"]) == (1, "not checkable")
+    assert one["not_checked"][0].startswith("sums of the written rows: ")
 
 
 def test_people_are_told_what_was_checked(ran: Path, work: Work) -> None:

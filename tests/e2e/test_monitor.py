@@ -16,6 +16,7 @@ from deltalake import write_deltalake
 from redcal_spark import ReconciledPair
 from redcal_spark.certificate.intervals import binomial
 from redcal_spark.certificate.monitor import _mass
+from redcal_spark.core.number_text import weight_text
 from tests import oracle
 from tests.e2e.work import CLASSES, LOSSES, Work, scores, write
 from tests.helpers import Array
@@ -134,7 +135,8 @@ def test_weighted_rows_are_as_if_they_were_written_out(weighted: Work) -> None:
     assert found["rows"] == sum(w)
     assert found["weights"] == {"rows": rows, "largest": 4, "effective": effective}
     told = weighted.redcal("monitor", "--table", "new.parquet")
-    assert f"{rows} new labelled rows of new.parquet, weighted: they count as {sum(w):,}" in (
+    count = weight_text(sum(w), Fraction(1, 2))
+    assert f"{rows} new labelled rows of new.parquet, weighted: they count as {count}, by" in (
         " ".join(told.out.split())
     )
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from redcal_spark import ReconciledPair, Reconciler
+from redcal_spark.core.number_text import weight_text
 from tests import oracle, problems
 from tests.e2e.work import CLASSES, LOSSES, Work, problem, scores, split_rows, write
 from tests.helpers import same_as
@@ -72,7 +74,7 @@ def test_a_run_is_that_of_the_oracle_and_is_evaluated(work: Work) -> None:
     }
     assert methods <= {"empirical Bernstein", "nothing changed"} and methods
     page = Path(run["report"]).read_text("utf-8")
-    assert re.search("The rows are weighted by <b>.*w.*</b>, in units of 0.5: a row of", page)
+    assert re.search("The rows are weighted by <b>.*w.*</b>, multiples of 0.5: a row of", page)
 
 
 def test_the_same_as_if_rows_were_written_out(work: Work) -> None:
@@ -128,11 +130,44 @@ def test_a_report_has_one_value_of_each_number_and_says_weighted(work: Work) -> 
     assert {of for of, several in values.items() if len(several) > 1} == set()
     for split, fold in (("fit", "train"), ("holdout", "test")):
         w = split_rows(table, fold)["w"].to_pylist()
-        assert values[f"{split}/rows"] == {str(round(2 * sum(w)))}
+        assert {Fraction(x) for x in values[f"{split}/rows"]} == {Fraction(sum(w))}
         assert values[f"{split}/counted"] == {str(sum(x > 0 for x in w))}
     assert work.redcal("report", "-o", "page.md").code == 0
-    said = "The rows are weighted by `w`, in units of 0.5: a row of weight w counts as w rows"
-    assert said in Path("page.md").read_text("utf-8")
+    said = "The rows are weighted by `w`, multiples of 0.5: a row of weight w counts as w rows"
+    told = Path("page.md").read_text("utf-8")
+    assert said in told
+    rows, weight = sum(x > 0 for x in w), weight_text(int(2 * sum(w)), Fraction("0.5"))
+    assert f"{rows} others (weights {weight})" in told
+
+
+def test_sums_of_weights_and_costs_are_in_the_users_units(work: Work) -> None:
+    """Not in multiples of the unit: with 0.5 these would be twice as large."""
+    table = with_weights(work)
+    told = work.redcal("run").out
+    sums = [sum(split_rows(table, fold)["w"].to_pylist()) for fold in ("train", "test")]
+    shown = re.search(r"sum of their weights +(\S+) +(\S+) +(\S+)", told)
+    assert shown is not None
+    assert [float(x.replace(",", "")) for x in shown.groups()] == [sums[0], sums[0], sums[1]]
+    audited = work.redcal("audit").out
+    assert f"they count as {weight_text(int(2 * sum(sums)), Fraction('0.5'))} " in audited
+    page = read_page(Path("out/rows_report.html").read_text("utf-8"))
+    values = {of: {value for value, _ in each} for of, each in numbers(page).items()}
+    rows = work.table("out/rows").to_pylist()
+    held = [row for row in rows if row["split"] == "holdout"]
+    changed = sum(row["w"] for row in held if row["triage_1_before"] != row["triage_1_after"])
+    assert {Fraction(x) for x in values["holdout/triage/moves/1/rows"]} == {Fraction(changed)}
+    costs = LOSSES["triage"]["costs"]
+    place = {name: i for i, name in enumerate(LOSSES["triage"]["actions"])}
+    spent = sum(
+        Fraction(row["w"])
+        * sum(
+            sign
+            * Fraction(str(costs[place[row[f"triage_1_{when}"]]][CLASSES.index(row["outcome"])]))
+            for when, sign in (("after", 1), ("before", -1))
+        )
+        for row in held
+    )
+    assert {Fraction(x) for x in values["holdout/triage/moves/1/cost"]} == {spent}
 
 
 def test_a_report_in_python_says_weighted(tmp_path: Path) -> None:
@@ -151,7 +186,7 @@ def test_a_report_in_python_says_weighted(tmp_path: Path) -> None:
     ).fit(fit)
     pair.report(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text("utf-8")
-    assert re.search("The rows are weighted by <b>.*w.*</b>, in units of 0.5: a row of", page)
+    assert re.search("The rows are weighted by <b>.*w.*</b>, multiples of 0.5: a row of", page)
     shown = pair._repr_html_()
     assert shown is not None and f"On {pair.counted:,} fitted rows, weighted." in shown
 

@@ -16,7 +16,7 @@ import pytest
 from redcal_spark.backends.spark.cells import cells_of
 from redcal_spark.backends.spark.tasks import ScanTask
 from redcal_spark.certificate.intervals import calibration_margin, cost_margin
-from redcal_spark.cli.tables import audit_tables
+from redcal_spark.cli.audit_tables import audit_tables
 from redcal_spark.core import metrics as metrics_module
 from redcal_spark.core.metrics import Metrics
 from redcal_spark.core.packing import gathered_of, gathered_parts, unpack

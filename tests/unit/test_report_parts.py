@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redcal_spark.core.number_text import change_text, decimal_text, digits_for, share_text
+from redcal_spark.core.number_text import (
+    change_text,
+    decimal_text,
+    digits_for,
+    share_text,
+    weight_text,
+)
+from redcal_spark.report import provenance
 from redcal_spark.report.charts import (
     BARS,
     POINTS,
@@ -138,3 +145,24 @@ def test_a_timeline_of_one_patch() -> None:
     chart = read_page(timeline([Bar(0, 2, True, 5)], "one patch", 100))
     (path,) = chart.all("path")
     assert path.attributes["class"] == "bar two opens"
+
+
+@pytest.mark.parametrize(
+    ("count", "unit", "text"),
+    [
+        (48_785, "0.1", "4,878.5"),
+        (48_790, "0.1", "4,879"),
+        (1, "0.001", "0.001"),
+        (7, "250", "1,750"),
+        (2**37 - 1, "0.000000001", "137.438953471"),
+        (12, "1", "12"),
+    ],
+)
+def test_weights_are_shown_in_the_users_units(count: int, unit: str, text: str) -> None:
+    assert weight_text(count, Fraction(unit)) == text
+
+
+def test_a_digest_of_the_end_of_a_file_is_called_that() -> None:
+    for size, words in ((65_536, ", sha256 ab"), (65_537, ", sha256 of the last 64 KiB ab")):
+        told = provenance._version({"kind": "csv", "files": [["in.csv", size, 0, "ab"]]})
+        assert told == f"CSV, 1 file, {size:,} bytes, changed 1970-01-01 00:00:00 UTC{words}"

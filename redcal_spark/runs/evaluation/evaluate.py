@@ -17,6 +17,7 @@ from redcal_spark.model.pair import ReconciledPair
 from redcal_spark.runs.evaluation.applied_model import Applied, applied_by, roles_applied
 from redcal_spark.runs.evaluation.findings import Checked, Result, result
 from redcal_spark.runs.evaluation.ledger_checks import check_ledger, expected_of, lost
+from redcal_spark.runs.evaluation.notes import other_configuration, other_rows
 from redcal_spark.runs.evaluation.redone import (
     Redone,
     Source,
@@ -93,7 +94,12 @@ def evaluate(
             else f"no finished run in {job.tables.runs} wrote {job.tables.table}"
         )
     evaluation.row = row
-    _evaluate(job_of(job, row), row, last, model, evaluation)
+    used = job_of(job, row)
+    evaluation.notes += other_configuration(job, used, row)
+    _evaluate(used, row, last, model, evaluation)
+    evaluation.notes += other_rows(job, row)
+    told = (note for checked in evaluation.checked for note in checked.notes)
+    evaluation.notes += dict.fromkeys(told)
     return evaluation
 
 
@@ -256,7 +262,7 @@ def _certified(
         try:
             totals = written_totals(job, rows)
         except RedcalError as err:
-            evaluation.notes.append(f"the written rows cannot be measured: {err}")
+            checked.unchecked.append(f"sums of the written rows: {err}")
     pair, points = redone.pair, redone.histories
     certificate = certify(
         pair,

@@ -23,6 +23,7 @@ class Checked:
 
     table: None where it is of no table alone. how: where the expected values are from.
     unchecked: what could not be checked, and why. more: there are more differences than were found.
+    notes: what is neither, and to be known.
     """
 
     what: str
@@ -32,6 +33,7 @@ class Checked:
     findings: list[Difference] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
     more: bool = False
+    notes: list[str] = field(default_factory=list)
 
     @property
     def result(self) -> Result:

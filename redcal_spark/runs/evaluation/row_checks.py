@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -22,6 +23,7 @@ from redcal_spark.core.roles import Roles
 from redcal_spark.errors import InputError, RedcalError, RunError
 from redcal_spark.model.pair import ReconciledPair
 from redcal_spark.runs.evaluation.findings import Checked
+from redcal_spark.runs.evaluation.notes import of_the_input
 from redcal_spark.runs.evaluation.redone import Source, columns_of, plain
 from redcal_spark.runs.job import Job
 from redcal_spark.runs.ledger import RunRow
@@ -142,6 +144,9 @@ def check_rows(
         if gaps and written.append:
             gaps = _named_runs(job, row, written, source.table, made, columns, id) or gaps
         checked.findings += gaps
+        if source.why is None and '"files"' in json.dumps(source.identity, default=str):
+            carried = source.table.schema.names
+            checked.notes += of_the_input(gaps, carried, name, source.table.name)
         if source.why is None and made[1].mode == "merge":
             _check_others(job, row, written, source.table, checked)
     except (RedcalError, pa.ArrowException) as err:  # also types that nothing can hash

@@ -13,6 +13,7 @@ from redcal_spark.core.differences import Difference, differences
 from redcal_spark.model.pair import ReconciledPair
 from redcal_spark.runs import words_of_0_1
 from redcal_spark.runs.evaluation.findings import Checked
+from redcal_spark.runs.evaluation.notes import unknown_runs
 from redcal_spark.runs.evaluation.redone import Redone, plain
 from redcal_spark.runs.job import Job
 from redcal_spark.runs.ledger import RunRow
@@ -82,6 +83,7 @@ def _compared(
     if RUN_ID not in table.column_names:
         checked.findings.append(Difference("missing", {"column": RUN_ID}))
         return checked
+    checked.notes += unknown_runs(job, name, table)
     columns = list(dict.fromkeys([*schema.names, *table.column_names]))
     ours = table.filter(pc.equal(table[RUN_ID], row.run_id))
     if what == "patches" and _knew_two_models(row):
