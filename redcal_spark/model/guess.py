@@ -91,9 +91,14 @@ def _label(rows: pa.Table, d: int, where: str, origins: Origins) -> tuple[str, s
             f"at most {d} names, or an array); its other columns: {_counted(rows, origins)}"
         )
     # the more classes it has, the less likely it is something else
-    best = max(fits, key=lambda name: len(distinct(rows.column(name))))
+    best = max(fits, key=lambda name: _values(rows.column(name)))
     others = [name for name in fits if name != best]
     return best, f"by its values{f'; so could be {chr(44).join(others)}' if others else ''}"
+
+
+def _values(column: pa.ChunkedArray) -> int:
+    """How many it has; arrays may all differ, so that only a lack of others speaks for them."""
+    return 0 if pa.types.is_nested(column.type) else len(distinct(column))
 
 
 def _counted(rows: pa.Table, origins: Origins) -> str:

@@ -116,7 +116,11 @@ def _looked_at(work: Backend, name: str) -> tuple[pa.Table, str | None]:
     if first is None:
         raise InputError(f"{name} has no rows")
     is_csv = getattr(getattr(table, "seen", table), "kind", None) == "csv"
-    return pa.Table.from_batches([first]).slice(0, LOOKED_AT), separator if is_csv else None
+    rows = pa.Table.from_batches([first]).slice(0, LOOKED_AT)
+    for place, column in enumerate(rows.columns):
+        if pa.types.is_string_view(column.type):  # Arrow can filter few kinds of text
+            rows = rows.set_column(place, rows.schema.names[place], column.cast(pa.string()))
+    return rows, separator if is_csv else None
 
 
 def _hashes(schema: pa.Schema, id: str) -> bool:

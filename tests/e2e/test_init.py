@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 
@@ -301,3 +303,22 @@ def test_why_a_file_of_scores_is_none(work: Work, change: Change, problem: str) 
     assert told.code == 2 and problem in told.err and "model_1_" not in told.err
     if "different types" not in problem and "no column" not in problem:
         assert "What looks like scores: p_well, ... of a.csv; " in told.err
+
+
+@pytest.mark.parametrize("vectors", [False, True])
+def test_a_label_without_a_name_that_says_so(work: Work, vectors: bool) -> None:
+    """Arrow's views of texts are texts; arrays are taken where nothing else could be."""
+    rng = np.random.default_rng(1)
+    classes = [k % 3 for k in range(60)]
+    x = np.eye(3)[classes].tolist() if vectors else [CLASSES[k] for k in classes]
+    table = pa.table({"case": [f"c{k}" for k in range(60)], "x": x})
+    for name in ("a", "b"):
+        table = table.append_column(name, pa.array(rng.dirichlet(np.ones(3), 60).tolist()))
+    views = [0] if vectors else [0, 1]
+    for place in views:
+        column = table.column(place).cast(pa.string_view())
+        table = table.set_column(place, table.column_names[place], column)
+    pq.write_table(table, "odd.parquet")
+    told = work.cli("init", "odd.parquet", "--json")
+    assert told.code == 0, told.err
+    assert yaml.safe_load(Path("conf.yaml").read_text("utf-8"))["input"]["label"] == "x"
