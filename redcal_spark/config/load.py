@@ -109,6 +109,7 @@ class _Draft:
     failed: set[KeyPath] = field(default_factory=set)  # parts of which enough was said
     written: dict[KeyPath, str] = field(default_factory=dict)  # texts that had variables in them
     values: dict[str, str] = field(default_factory=dict)  # of variables
+    private: set[str] = field(default_factory=set)  # the variables that are not shown
     texts: dict[str, str] = field(default_factory=dict)  # as resolved -> as written
     secrets: dict[str, str] = field(default_factory=dict)  # of an object store, and their names
     files: dict[KeyPath, str] = field(default_factory=dict)  # the loss file that a part came from
@@ -125,25 +126,17 @@ class _Draft:
             return one_scheme(value) if isinstance(value, str) else value
         self.written[path] = value
         resolved = one_scheme(VARIABLE.sub(lambda match: self._variable(match, path), value))
-        if any(match[1] for match in VARIABLE.finditer(value)):
+        names = {match[1] for match in VARIABLE.finditer(value) if match[1]}
+        if names and (path not in NO_SECRETS or "@" in resolved):  # with a password before the @
             self.texts[resolved] = value
+            self.private |= names
         return resolved
 
     @property
     def hidden(self) -> Redaction:
         """What is not shown: variables, unless they say only where a store is, and secrets."""
-        hidden = [
-            text
-            for path, text in self.written.items()
-            if path not in NO_SECRETS or "@" in VARIABLE.sub(self._value, text)
-        ]
-        names = {match[1] for text in hidden for match in VARIABLE.finditer(text)}
-        values = {name: value for name, value in self.values.items() if name in names}
-        texts = {new: old for new, old in self.texts.items() if old in hidden}
-        return Redaction(values, self.secrets | texts)
-
-    def _value(self, match: re.Match[str]) -> str:
-        return self.values.get(match[1], "")
+        values = {name: value for name, value in self.values.items() if name in self.private}
+        return Redaction(values, self.secrets | self.texts)
 
     def _variable(self, match: re.Match[str], path: KeyPath) -> str:
         if match[0] == "$${":

@@ -222,10 +222,10 @@ def test_what_is_not_there(lake: Lake) -> None:
     assert "names no bucket" in told
     told = err("check", "--set", "output.table=abfss://container/rows")
     assert "abfss://CONTAINER@ACCOUNT" in told
-    lake.store.put(f"{lake.root}/full/of/things.txt", b"x")
+    lake.store.put(f"{lake.root}/full/of/things", b"x")
     told = err("check", "--set", f"output.table={lake.at('full/of')}")
     assert "is a folder with other things in it" in told
-    told = err("check", "--set", f"output.table={lake.at('full/of/things.txt')}")
+    told = err("check", "--set", f"output.table={lake.at('full/of/things')}")
     assert "is a file; a table is a folder" in told
 
 

@@ -191,6 +191,16 @@ def test_csv_as_people_write_it() -> None:
     assert found.schema.field("late").type == pa.float64()
 
 
+@pytest.mark.parametrize(
+    "line", [b"id" + b',""' * 1_000_000, b'id,"\r0' + b'","' * 1_000_000], ids=["plain", "quoted"]
+)
+def test_a_first_line_of_a_million_columns(line: bytes) -> None:
+    """pyarrow would take 3 GiB before it says that the next line is shorter; fuzzing found it."""
+    Path("t.csv").write_bytes(line + b"\n1,2\n")
+    told = refused(InputError, lambda: STORE.open("t.csv"))
+    assert "has more than 100,000 columns; write scores of many classes as arrays" in told
+
+
 def test_fractions_may_begin_like_whole_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("redcal_spark.backends.local.csv_types.SEEN_BYTES", 1_000)
     Path("t.csv").write_text("p,n\n" + "1,1\n" * 1_000 + "0.5,1\n")

@@ -25,7 +25,7 @@ from redcal_spark.errors import UsageError
 from redcal_spark.runs.ledger import SCHEMA
 from redcal_spark.runs.tables import HISTORY, METRICS, PATCHES
 from tests.versions.rows import NEWEST, OLDEST, ROWS
-from tests.versions.table import STEPS, Outcome
+from tests.versions.table import STEPS, Outcome, save, saved
 
 ROOT = Path(__file__).parents[2]
 
@@ -93,17 +93,29 @@ MAKE = (ROOT / "Makefile").read_text("utf-8")
 
 
 def test_an_outcome_is_good_only_if_all_of_it_is() -> None:
-    passed = Outcome("x", {"classic": dict.fromkeys(STEPS, "ok")})
+    passed = Outcome({"classic": dict.fromkeys(STEPS, "ok")}, {"classic": "x"})
     assert passed.good and passed.told == "all passed"
     assert passed.good_for("x", ["classic"]) and not passed.good_for("y", ["classic"])
     assert not passed.good_for("x", ["classic", "connect"])
     for other in (
-        Outcome("x"),
-        Outcome("x", passed.steps, replaced=["numpy 2.1.3, now 2.4.0"]),
-        Outcome("x", {"classic": {"run": "failure: test_run: no"}}),
-        Outcome("x", problem="there is no Python 3.12 here"),
+        Outcome(),
+        Outcome(passed.steps, passed.digests, replaced=["numpy 2.1.3, now 2.4.0"]),
+        Outcome({"classic": {"run": "failure: test_run: no"}}, {"classic": "x"}),
+        Outcome(problem="there is no Python 3.12 here"),
     ):
         assert not other.good and other.told != "all passed"
+
+
+def test_what_earlier_commits_got_stays_with_their_name(tmp_path: Path) -> None:
+    ran = {"local": {step: "ok" for step in STEPS if step != "stream"}}
+    ran["local"] |= {"contract": "ok (19)", "workers": "-"}
+    known = {"oldest": Outcome(ran, {"local": "x"}, {"local": "abc1234"})}
+    save(tmp_path / "versions.json", known)
+    again = saved(tmp_path / "versions.json")
+    assert [*again] == ["oldest"]
+    assert (again["oldest"].steps, again["oldest"].commits) == (ran, {"local": "abc1234"})
+    assert again["oldest"].good and not again["oldest"].good_for("x", ["local"])
+    assert saved(tmp_path / "none.json") == {}
 
 
 # --- the package on workers -----------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """`make test-versions`: every row of the table in an environment of its own, once.
 
-Environments and outcomes are in out/versions; --save writes docs/results/versions.json.
+Environments and outcomes are in out/versions; --save writes docs/results/versions.json, where an
+engine that was not run now keeps what an earlier commit got, and says which.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from tests import backends
+from tests.bench.results import commit
 from tests.versions.environments import ROOT, Unmade, code_digest, make
 from tests.versions.rows import ENGINES, ROWS, Row
-from tests.versions.table import Outcome, save
+from tests.versions.table import Outcome, save, saved
 
 FOLDER = ROOT / "out" / "versions"
 PATIENCE = 3_000  # seconds for a process of tests
@@ -35,9 +37,12 @@ def main() -> int:
     digest = code_digest()
     if options.quick:
         return max(_quick(row) for row in chosen)
+    before = {} if options.save is None else saved(options.save)
     for row in chosen:
         left = [one for one in options.engines or ENGINES if one in row.engines]
         outcome = _known(row)
+        if outcome is None and row.name in before:
+            _keep(row, before[row.name])
         if not options.again and outcome is not None:
             left = [one for one in left if not outcome.good_for(digest, [one])]
         if not left:
@@ -73,7 +78,7 @@ def _quick(row: Row) -> int:
         print(f"{row.name}: {err}")
         return 1
     steps = _tested(row, made.python, "classic", "spark", "test_run or test_merge or test_stream")
-    found = Outcome("", {"classic": steps}, list(made.added), list(made.replaced))
+    found = Outcome({"classic": steps}, added=list(made.added), replaced=list(made.replaced))
     print(f"{row.platform}, Spark {row.spark}, Delta {row.delta}: {found.told}")
     return 0 if found.good else 1
 
@@ -85,9 +90,7 @@ def _known(row: Row) -> Outcome | None:
 
 def _ran(row: Row, digest: str, engines: Sequence[str]) -> Outcome:
     """What is found is kept engine by engine: the next time it goes on from there."""
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    old = _known(row)
-    found = old if old is not None and old.digest == digest else Outcome(digest)
+    found = _known(row) or Outcome()
     try:
         made = make(row, FOLDER / row.name)
     except Unmade as err:
@@ -99,11 +102,13 @@ def _ran(row: Row, digest: str, engines: Sequence[str]) -> Outcome:
     for engine in engines:
         kind, marks = ("classic", "not spark") if engine == "local" else (engine, "spark")
         found.steps[engine] = _tested(row, made.python, kind, marks)
+        found.digests[engine], found.commits[engine] = digest, commit()
         _keep(row, found)
     return found
 
 
 def _keep(row: Row, outcome: Outcome) -> None:
+    FOLDER.mkdir(parents=True, exist_ok=True)
     path = FOLDER / f"{row.name}.json"
     path.write_text(json.dumps(vars(outcome), indent=1), encoding="utf-8")
 

@@ -12,22 +12,28 @@ from tests.bench.timing import machine
 from tests.versions.rows import ENGINES, ROWS, Row
 
 STEPS = ("contract", "run", "no_op", "resume", "merge", "stream", "apply", "audit", "workers")
+WORDS = {"local": "local engine", "classic": "classic Spark", "connect": "Spark Connect"}
 HEADS = ("platform", "Spark", "Delta", "Python", "pyarrow / pandas / numpy / pydantic")
 
 
 @dataclass
 class Outcome:
-    """digest: of the code. steps: by engine, what became of each. problem: why nothing was run."""
+    """steps: by engine, what became of each. digests, commits: of the code that an engine ran on.
 
-    digest: str
+    problem: why nothing was run.
+    """
+
     steps: dict[str, dict[str, str]] = field(default_factory=dict)
+    digests: dict[str, str] = field(default_factory=dict)
+    commits: dict[str, str] = field(default_factory=dict)
     added: list[str] = field(default_factory=list)
     replaced: list[str] = field(default_factory=list)
     problem: str | None = None
 
     def good_for(self, digest: str, engines: Iterable[str]) -> bool:
         """Whether all steps of these engines passed, with this code."""
-        return self.digest == digest and all(map(self._passed, engines)) and not self._spoilt
+        now = all(self.digests.get(one) == digest and self._passed(one) for one in engines)
+        return now and not self._spoilt
 
     def _passed(self, engine: str) -> bool:
         told = self.steps.get(engine, {}).values()
@@ -39,7 +45,7 @@ class Outcome:
 
     @property
     def good(self) -> bool:
-        return bool(self.steps) and self.good_for(self.digest, self.steps)
+        return bool(self.steps) and all(map(self._passed, self.steps)) and not self._spoilt
 
     @property
     def told(self) -> str:
@@ -65,7 +71,7 @@ def save(path: Path, known: Mapping[str, Outcome]) -> None:
 
 def _versions(known: Mapping[str, Outcome]) -> Iterator[list[str]]:
     for row in ROWS:
-        found = known.get(row.name, Outcome("", problem="not yet"))
+        found = known.get(row.name, Outcome(problem="not yet"))
         replaced = "yes" if not found.replaced else f"NO: {', '.join(found.replaced)}"
         yield [
             *(row.platform, row.spark, row.delta, row.python, _libraries(row)),
@@ -82,14 +88,34 @@ def _libraries(row: Row) -> str:
 def _engines(known: Mapping[str, Outcome]) -> Iterator[Part]:
     """A table per engine: rows by steps."""
     for engine in ENGINES:
-        words = {"local": "local engine", "classic": "classic Spark", "connect": "Spark Connect"}
-        steps = [step for step in STEPS if engine != "local" or step != "stream"]
-        lines = []
+        steps, lines = _steps_of(engine), []
         for row in ROWS:
-            told = known[row.name].steps.get(engine, {}) if row.name in known else {}
+            outcome = known.get(row.name, Outcome())
+            told, ran = outcome.steps.get(engine, {}), outcome.commits.get(engine, "-")
             missing = "not run" if engine in row.engines else "-"
-            lines.append([row.platform, *(_cell(told, step, missing) for step in steps)])
-        yield Part(lines, (words[engine], *(step.replace("_", "-") for step in steps)))
+            lines.append([row.platform, *(_cell(told, step, missing) for step in steps), ran])
+        heads = (WORDS[engine], *(step.replace("_", "-") for step in steps), "commit")
+        yield Part(lines, heads)
+
+
+def _steps_of(engine: str) -> list[str]:
+    return [step for step in STEPS if engine != "local" or step != "stream"]
+
+
+def saved(path: Path) -> dict[str, Outcome]:
+    """What a file that `save` wrote says of every row: of earlier commits, on other machines."""
+    if not path.exists():
+        return {}
+    known = {row.name: Outcome() for row in ROWS}
+    results = Results.load(path)
+    for engine in ENGINES:
+        lines = {line[0]: line for line in results.part(WORDS[engine]).rows}
+        for row in ROWS:
+            _, *cells, ran = lines.get(row.platform, ["", "not run", "-"])
+            if cells[0] not in ("not run", "-"):
+                known[row.name].steps[engine] = dict(zip(_steps_of(engine), cells, strict=True))
+                known[row.name].commits[engine] = ran
+    return {name: outcome for name, outcome in known.items() if outcome.steps}
 
 
 def _cell(told: Mapping[str, str], step: str, missing: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -18,6 +19,7 @@ from redcal_spark.backends.location import Location
 from redcal_spark.errors import InputError, SeparatorError
 
 SEEN_BYTES = 2**24  # of a CSV file, to tell the types of its columns
+MOST_COLUMNS = 100_000  # of a CSV file: pyarrow takes 3 kB for each
 
 
 def csv_types(
@@ -89,6 +91,9 @@ def _check_header(place: Location, path: PurePath, separator: str) -> None:
     file = place.shown(path)
     with place.stream(path) as opened:
         start = opened.read(65_536)
+        first = start.splitlines()[:2]
+        if len(first) < 2 or first[0].count(b'"') % 2:  # it goes on, perhaps behind a line's end
+            start += opened.read(SEEN_BYTES)
     if not start.strip(b"\xef\xbb\xbf\r\n\t "):
         raise InputError(f"{file}: is empty")
     if b"\0" in start:
@@ -104,7 +109,17 @@ def _check_header(place: Location, path: PurePath, separator: str) -> None:
             f"it reads: {header[:100]}",
             likely[0] if likely else None,
         )
-    refuse_repeated(file, next(csv.reader([header], delimiter=separator)))
+    text = io.StringIO(start.decode("utf-8-sig", errors="replace"), newline="")
+    try:
+        names = next(csv.reader(text, delimiter=separator))
+    except csv.Error as err:
+        raise InputError(f"{file}: the first line cannot be read: {err}") from err
+    if len(names) > MOST_COLUMNS:
+        raise InputError(
+            f"{file}: the first line has more than {MOST_COLUMNS:,} columns; write scores of many "
+            "classes as arrays, in Parquet or Delta"
+        )
+    refuse_repeated(file, names)
 
 
 def refuse_repeated(file: str, names: Sequence[str]) -> None:
