@@ -20,7 +20,7 @@ from redcal_spark.core.normalised import check_normalise, normalised
 from redcal_spark.core.patches import Patch
 from redcal_spark.core.reading import BadRows, read
 from redcal_spark.core.roles import UNKNOWN, Roles
-from redcal_spark.core.rows import replay
+from redcal_spark.core.rows import replay, replay_touched
 from redcal_spark.errors import InputError
 from redcal_spark.settings import setting
 
@@ -205,14 +205,14 @@ class Extension:
             check_normalise(layout)
         reading = read(batch, replace(layout, skip_missing=names.skip_missing), problems, start)
         valid, rows = reading.valid, None
-        done = replay(reading.block, self.rules, self.log)
+        if names.touched_only:
+            rows, done = replay_touched(reading.block, self.rules, self.log, valid)
+            batch = batch.select(names.decide(roles)).take(pa.array(rows))
+            valid = valid[rows]
+        else:
+            done = replay(reading.block, self.rules, self.log)
         touched = [t & valid for t in done.touched]
         models = range(1, len(touched) + 1)
-        if names.touched_only:  # nothing more is computed of the others
-            rows = np.flatnonzero(np.logical_or.reduce(touched))
-            batch = batch.select(names.decide(roles)).take(pa.array(rows))
-            done, valid = done.take(rows), valid[rows]
-            touched = [t[rows] for t in touched]
         arrays: dict[str, pa.Array] = {}
         nulls = None if valid.all() else ~valid
         for model in models:

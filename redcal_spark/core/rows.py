@@ -213,18 +213,36 @@ class Replayed:
     before: list[Actions]
     after: list[Actions]
 
-    def take(self, rows: Index) -> Replayed:
-        """Some of the rows."""
-        return Replayed(
-            [f.take(rows, axis=0) for f in self.f],
-            [touched.take(rows) for touched in self.touched],
-            [actions.take(rows, axis=1) for actions in self.before],
-            [actions.take(rows, axis=1) for actions in self.after],
-        )
-
 
 def replay(block: Block, rules: Rules, log: Sequence[Patch]) -> Replayed:
-    """Replay a log, in order, on the original scores. Labels are not looked at.
+    """Replay a log, in order, on the original scores. Labels are not looked at."""
+    before, index, rows = _patched(block, rules, log)
+    f, after = [own.copy() for own in block.f], [a.copy() for a in before]
+    touched = [np.zeros(block.rows, np.bool_) for _ in f]
+    for i in range(len(f)):
+        f[i][index] = rows.f[i]
+        after[i][:, index] = rows.actions[i]
+        touched[i][index] = rows.touched[i]
+    return Replayed(f, touched, before, after)
+
+
+def replay_touched(
+    block: Block, rules: Rules, log: Sequence[Patch], valid: npt.NDArray[np.bool_]
+) -> tuple[Index, Replayed]:
+    """The valid rows that patches acted on, and these after the log; of others nothing is made."""
+    before, index, rows = _patched(block, rules, log)
+    hit = np.flatnonzero(np.logical_or.reduce(rows.touched) & valid.take(index))
+    own = index.take(hit)
+    return own, Replayed(
+        [f.take(hit, axis=0) for f in rows.f],
+        [touched.take(hit) for touched in rows.touched],
+        [actions.take(own, axis=1) for actions in before],
+        [actions.take(hit, axis=1) for actions in rows.actions],
+    )
+
+
+def _patched(block: Block, rules: Rules, log: Sequence[Patch]) -> tuple[list[Actions], Index, Rows]:
+    """The actions before, the rows that a log may act on, and these after it.
 
     A row that is in no event when the first round starts is never touched, so that only a log that
     calibrates everywhere (or Reconcile's, by its own rule) looks at all of them.
@@ -238,10 +256,4 @@ def replay(block: Block, rules: Rules, log: Sequence[Patch]) -> Replayed:
     rows = Rows(block.take(index), rules, known, own=True)
     for patch in log:
         rows.apply(patch)
-    f, after = [own.copy() for own in block.f], [a.copy() for a in before]
-    touched = [np.zeros(block.rows, np.bool_) for _ in f]
-    for i in range(len(f)):
-        f[i][index] = rows.f[i]
-        after[i][:, index] = rows.actions[i]
-        touched[i][index] = rows.touched[i]
-    return Replayed(f, touched, before, after)
+    return before, index, rows

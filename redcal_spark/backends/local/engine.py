@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 
 from redcal_spark.backends.local.region import LocalRegion
-from redcal_spark.backends.threads import blas, cores, ordered
+from redcal_spark.backends.threads import blas, cores, give_back, ordered
 from redcal_spark.core.buffers import Buffers
 from redcal_spark.core.events import Disagreement
 from redcal_spark.core.fixed_point import Ints
@@ -203,8 +203,13 @@ class LocalEngine:
 
     def compact(self) -> None:
         """Drop rows outside every event: only between rounds."""
-        kept = [part.take(part.active()) for part in self._parts]
-        self._parts = [part for part in kept if len(part)]
+        waiting, self._parts = self._parts[::-1], []
+        while waiting:  # one after the other: memory has not room for all of them twice
+            part = waiting.pop()
+            kept = part.active()
+            if len(kept):
+                self._parts.append(part.take(kept))
+        give_back()
 
 
 def _put_back(gathered: tuple[Rows, list[_Place]]) -> list[Ints]:
