@@ -52,7 +52,7 @@ def main() -> int:
         outcome = _ran(row, digest, left)
         took = time.monotonic() - start
         print(f"{row.name}, {' '.join(left)}: {outcome.told}, {took:.0f} s", flush=True)
-    known = {row.name: found for row in ROWS if (found := _known(row)) is not None}
+    known = before | {row.name: found for row in ROWS if (found := _known(row)) is not None}
     if options.save is not None:
         save(options.save, known)
     bad = [row.name for row in chosen if not known[row.name].good_for(digest, row.engines)]
