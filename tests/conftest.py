@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,14 @@ def scratch(tmp_path: Path) -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    cases = Counter[str]()  # of every test so far
     for item in items:
+        few = item.get_closest_marker("quick_cases")
+        if few is not None and item.get_closest_marker("slow") is None:
+            test = item.nodeid.partition("[")[0]
+            cases[test] += 1
+            if cases[test] > few.args[0]:
+                item.add_marker("slow")
         here = Path(__file__).parent / "spark" in item.path.parents
         if here or "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")

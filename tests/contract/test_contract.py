@@ -104,6 +104,7 @@ def test_the_cover_shows_every_pair_of_values() -> None:
         assert len(chosen) <= most
 
 
+@pytest.mark.slow
 def test_the_problems_are_worth_fitting() -> None:
     """Logs of 4 to 10 patches, of every kind."""
     kinds = set()

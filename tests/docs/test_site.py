@@ -105,6 +105,7 @@ def browser() -> Iterator[Browser]:
 FEW = ["index.html", "guide/getting-started.html", "reference/outputs.html", "results/paper.html"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("which", ["few", pytest.param("all", marks=pytest.mark.slow)])
 def test_on_phone_and_desktop(site: Path, browser: Browser, which: str, width: int) -> None:

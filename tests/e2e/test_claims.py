@@ -51,6 +51,7 @@ def configure(work: Work, name: str = "config.yaml") -> None:
 # --- one run, two processes ---------------------------------------------------------------------
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("wait", [False, True])
 @pytest.mark.parametrize("time", TIMES)
 def test_one_works_and_the_other_leaves_or_waits(delta: Work, time: int, wait: bool) -> None:
@@ -147,6 +148,7 @@ def test_a_stopped_process_is_taken_over_and_writes_nothing_when_it_goes_on(delt
 # --- two runs, one target -----------------------------------------------------------------------
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("time", TIMES)
 def test_two_runs_on_one_target_are_versions_of_it(delta: Work, time: int) -> None:
     delta.tree["reconcile"]["eta"] = 0.02

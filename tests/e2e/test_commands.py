@@ -42,6 +42,7 @@ def test_the_log_does_not_need_the_input_any_more(work: Work) -> None:
     assert work.redcal("run").code == 2
 
 
+@pytest.mark.slow
 def test_log_follows_the_configuration_or_the_run_asked_for(work: Work) -> None:
     first = work.ran("fit")
     one = work.redcal("log", "--json").out
@@ -117,6 +118,7 @@ def test_an_exported_model_gives_the_same_rows_in_python(work: Work) -> None:
     assert work.table().sort_by("case").select(ours.column_names).equals(ours)
 
 
+@pytest.mark.slow
 def test_evaluate_says_what_ledger_and_history_say(work: Work) -> None:
     work.ran()
     [row] = work.runs()
@@ -250,6 +252,7 @@ def test_exit_2_for_wrong_use_and_1_for_failure(
     assert work.runs()[0]["error"] == "ZeroDivisionError: boom"
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("command", ["check", "run", "fit", "apply"])
 def test_quiet_says_nothing(work: Work, command: str) -> None:
     if command == "apply":
@@ -338,6 +341,7 @@ def test_options_that_would_do_nothing_are_refused(work: Work) -> None:
         assert (told.code, text in told.err) == (2, True), told.err
 
 
+@pytest.mark.slow
 def test_files_that_are_written_are_told_to_machines_too(work: Work) -> None:
     run_id = work.ran()["run_id"]
     told = work.redcal("export", "-o", "model.json", "--json")

@@ -48,6 +48,7 @@ def in_order(rows: list[Any]) -> list[Any]:
     return sorted(rows, key=lambda row: (row["step"], row["model"], row["loss"]))
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     "changes", [{}, {"alpha": 0.03, "beta": 1e-3, "max_steps": 40}], ids=["auto", "capped"]
 )
@@ -227,6 +228,7 @@ def test_the_mean_of_both_models(work: Work) -> None:
         assert row["disagreement_rows"] == row["largest_event_rows"] == 0
 
 
+@pytest.mark.slow
 def test_equal_numbers_of_patches_and_of_fitted_values(work: Work) -> None:
     found = work.redcal("compare", "--json").json
     procedures = {one["algorithm"]: one for one in found["procedures"]}

@@ -61,6 +61,7 @@ def decided(
     return str(each[price.index(min(price))])
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("tie", RULES)
 def test_decisions_of_a_run_and_an_apply(work: Work, tie: str | None) -> None:
     plain = work.ran()
@@ -154,6 +155,7 @@ def test_evaluate_notices_a_changed_decision(work: Work) -> None:
     assert work.redcal("evaluate").code == 1, "a column that is gone is noticed, too"
 
 
+@pytest.mark.slow
 def test_an_existing_table_takes_them_once_it_may_change(work: Work) -> None:
     work.tree["output"]["mode"] = "merge"
     work.ran()

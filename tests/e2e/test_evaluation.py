@@ -191,6 +191,7 @@ def test_a_row_that_went_with_the_input_is_missed_in_the_counts(work: Work) -> N
     assert "rows" in {one["column"] for one in found(told, "ledger")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["merge", "append"])
 def test_rows_that_others_wrote_are_not_of_the_run(work: Work, mode: str) -> None:
     work.tree["output"]["mode"] = mode
@@ -213,6 +214,7 @@ def test_rows_that_others_wrote_are_not_of_the_run(work: Work, mode: str) -> Non
     ]
 
 
+@pytest.mark.slow
 def test_rows_that_a_merge_left_alone_are_as_they_were(work: Work) -> None:
     work.tree["output"]["mode"] = "merge"
     write(scores(200))
@@ -243,6 +245,7 @@ def test_the_run_of_an_appended_row_counts(work: Work) -> None:
     assert [(one["column"], one["row"]) for one in found(told)] == [("run_id", {"case": case})]
 
 
+@pytest.mark.slow
 def test_without_an_id_whole_rows_are_compared(work: Work) -> None:
     del work.tree["input"]["id"]
     table = scores(200).drop_columns(["case"])
@@ -299,6 +302,7 @@ def test_rows_of_one_id_that_exchange_a_cell(work: Work) -> None:
     assert [(one["column"], one["row"]) for one in found(told)] == [("note", {"case": 1_003})] * 2
 
 
+@pytest.mark.slow
 def test_a_variable_that_has_another_value_by_now(
     work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -317,6 +321,7 @@ def test_a_variable_that_has_another_value_by_now(
     assert told_of(work)[0] == 1
 
 
+@pytest.mark.slow
 def test_times_in_nanoseconds(work: Work) -> None:
     """Delta tables hold microseconds: whole ones are kept, others are refused, none is cut off."""
 
@@ -348,6 +353,7 @@ def test_a_fit_without_rows(work: Work) -> None:
     assert told_of(work)[0] == 1
 
 
+@pytest.mark.slow
 def test_what_was_applied_is_found_by_its_fingerprint(work: Work) -> None:
     work.ran("fit")
     work.ran("fit", "--set", "reconcile.eta=0.05")
@@ -364,6 +370,7 @@ def test_what_was_applied_is_found_by_its_fingerprint(work: Work) -> None:
     assert (code, found(told)[0]["row"]) == (1, {"case": case})
 
 
+@pytest.mark.slow
 def test_a_model_from_a_file_must_be_shown(work: Work) -> None:
     work.tree["output"]["table"] = "elsewhere/rows"
     work.ran("fit")
@@ -380,6 +387,7 @@ def test_a_model_from_a_file_must_be_shown(work: Work) -> None:
     assert (code, found(told)[0]["row"]) == (1, {"case": case})
 
 
+@pytest.mark.slow
 def test_bad_rows_that_were_skipped_and_names_of_ones_own(work: Work) -> None:
     table = scores(200)
     bad = [None if i in (3, 50) else row for i, row in enumerate(table["a"].to_pylist())]
@@ -414,6 +422,7 @@ def test_joined_tables(work: Work) -> None:
     )
 
 
+@pytest.mark.slow
 def test_patches_that_the_guard_left_out_count_too(work: Work) -> None:
     write(scores(300, seed=7))
     work.tree["reconcile"] |= {"algorithm": "dc_then_redcal", "beta": 1e-5, "max_steps": 60}
@@ -429,6 +438,7 @@ def test_patches_that_the_guard_left_out_count_too(work: Work) -> None:
     assert done.named_in(told)
 
 
+@pytest.mark.slow
 def test_a_later_run_is_no_tampering_and_an_earlier_one_has_its_own_version(work: Work) -> None:
     first = work.ran()["run_id"]
     work.ran("run", "--set", "reconcile.eta=0.05")

@@ -42,6 +42,7 @@ def check_row(found: Any, out: dict[str, Any]) -> None:
     assert [loss["loss"] for loss in row["end"]["losses"]] == list(LOSSES)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("algorithm", ["redcal", "dc_then_redcal", "reconcile"])
 def test_the_journey_ends_at_the_written_row(work: Work, algorithm: str) -> None:
     work.tree["reconcile"] |= {"algorithm": algorithm, "max_steps": 60}
@@ -102,6 +103,7 @@ def test_before_any_run(work: Work) -> None:
     assert "no finished run of this configuration" in found.err
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     "kind", [pa.int32(), pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())]
 )
@@ -168,6 +170,7 @@ def test_rows_of_one_id_in_several_batches(kind: pa.DataType) -> None:
     assert (found.num_rows, found.column_names, count) == (0, ["place", "id"], 0)
 
 
+@pytest.mark.slow
 def test_the_row_is_the_one_that_the_run_read(work: Work) -> None:
     work.tree["input"]["table"] = "scores"
     write_deltalake("scores", scores())

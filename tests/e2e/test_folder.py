@@ -33,6 +33,7 @@ def job(work: Work) -> Work:
 WRITTEN = ("out/rows", "out/rows_patches", "ledger/runs", "pages/report.html", "model.json")
 
 
+@pytest.mark.slow
 def test_as_cron_does(job: Work, tmp_path_factory: pytest.TempPathFactory) -> None:
     """It starts in the home folder of the user."""
     home = tmp_path_factory.mktemp("home")

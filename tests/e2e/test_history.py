@@ -112,6 +112,7 @@ def test_without_a_split_there_is_one(work: Work) -> None:
     assert {split for split, _ in points(work)} == {"fit"}
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("algorithm", ["decision_calibration", "dc_then_redcal"])
 def test_a_calibration_everywhere_has_at_most_200_points(
     work: Work, monkeypatch: pytest.MonkeyPatch, algorithm: str
@@ -164,6 +165,7 @@ def test_reconcile_without_losses(work: Work) -> None:
     assert one["largest_event_rows"] == max(beyond) < 0.05 * part.num_rows
 
 
+@pytest.mark.slow
 def test_the_same_numbers_for_any_number_of_threads_and_a_delta_input(work: Work) -> None:
     from deltalake import write_deltalake
 

@@ -80,6 +80,7 @@ def target(work: Work) -> None:
     work.tree["output"]["runs"] = "out/rows_runs"
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("change", [eta, loss, loss_order, one_row, target])
 def test_another_run(work: Work, change: Callable[[Work], None]) -> None:
     first = mark(work)
@@ -157,6 +158,7 @@ def properties() -> None:
     DeltaTable("out/rows").alter.set_table_properties({"delta.logRetentionDuration": "30 days"})
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("tidy", [vacuum, optimize, properties])
 def test_housekeeping_of_the_target_does_not_make_its_rows_anothers(
     work: Work, tidy: Callable[[], None]
@@ -168,6 +170,7 @@ def test_housekeeping_of_the_target_does_not_make_its_rows_anothers(
     assert (told["run_id"], told["unchanged"]) == (last, True)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("lost", ["patches", "history"])
 def test_a_run_whose_tables_are_gone_is_not_done(work: Work, lost: str) -> None:
     first = work.ran()
@@ -189,6 +192,7 @@ def test_appended_rows_outlive_the_history_that_tells_of_them(
     assert work.table().num_rows == 600
 
 
+@pytest.mark.slow
 def test_a_delta_input_is_known_by_its_version(work: Work) -> None:
     def fresh(table: pa.Table, **how: Any) -> None:
         write_deltalake("in/scores", table, **how)

@@ -156,6 +156,7 @@ def test_the_sums_of_written_scores_are_evaluated(three: Work) -> None:
     assert {x["verdict"] for x in sums} == {"holds"}
 
 
+@pytest.mark.slow
 def test_words_of_the_mean_of_three(three: Work) -> None:
     told = three.redcal("compare").out
     assert "Mean of all models" in told and "It keeps none of yours" in told
@@ -170,6 +171,7 @@ def test_the_report_knows_models_whose_names_are_numbers(three: Work) -> None:
     assert "that of model_1 (<code>output.tie: model_1</code>)" in page
 
 
+@pytest.mark.slow
 def test_monitor_says_whose_events_and_patches(three: Work) -> None:
     three.ran()
     write(rows_of_three(seed=6), "new.parquet")
@@ -187,6 +189,7 @@ def test_monitor_says_whose_events_and_patches(three: Work) -> None:
         assert patch["other"] is None or NAMES[patch["other"] - 1] in line
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("algorithm", ["reconcile", "decision_calibration", "dc_then_redcal"])
 def test_the_other_algorithms(three: Work, algorithm: str) -> None:
     three.tree["reconcile"] |= {"algorithm": algorithm, "alpha": 0.05, "max_steps": 40}
@@ -375,6 +378,7 @@ def test_too_many_comparisons_are_refused_at_check(three: Work) -> None:
     assert "16 models make 120 pairs; with 40 losses there are 4,800 comparisons" in told.err
 
 
+@pytest.mark.slow
 def test_segments_and_weights_of_three(three: Work) -> None:
     """Every segment has the numbers of all models; they add up to those of all rows."""
     table = rows_of_three()

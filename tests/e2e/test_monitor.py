@@ -151,6 +151,7 @@ def test_weighted_rows_are_as_if_they_were_written_out(weighted: Work) -> None:
     assert "weights" not in copies
 
 
+@pytest.mark.slow
 def test_weights_of_one_are_none(weighted: Work) -> None:
     """But for the intervals of shares, which are no Clopper-Pearson with weights."""
     for name in ("scores", "new"):
@@ -213,6 +214,7 @@ def test_weighted_intervals_are_those_of_the_specification(weighted: Work) -> No
         assert each["interval"] == pytest.approx(around(x, 0.0, length(name)), abs=1e-6)
 
 
+@pytest.mark.slow
 def test_a_share_of_few_heavy_rows_has_not_drifted(weighted: Work) -> None:
     """The share of the fitting rows is uncertain by their weights, too."""
     table = pq.read_table("scores.parquet")

@@ -69,6 +69,7 @@ def test_text_is_as_it_was(work: Work) -> None:
     assert all(line.fullmatch(x) for x in told.err.splitlines())
 
 
+@pytest.mark.slow
 def test_on_a_pipe_with_awkward_texts(work: Work) -> None:
     """In a process of its own: nothing but our lines is on standard error. Warnings are lines."""
     table = scores()
@@ -91,6 +92,7 @@ def test_on_a_pipe_with_awkward_texts(work: Work) -> None:
     assert any("ärztin ✓" in line["message"] for line in found)
 
 
+@pytest.mark.slow
 def test_warnings_of_libraries_are_lines(work: Work) -> None:
     Path("config.yaml").write_text(yaml.safe_dump(work.tree, sort_keys=False), "utf-8")
     script = (
@@ -153,6 +155,7 @@ def test_quiet_is_quiet(work: Work) -> None:
     assert [line["level"] for line in lines(told.err)] == ["ERROR"]
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize(
     "command",
     ["check", "audit", "fit", "apply", "evaluate", "log", "export", "runs", "explain", "resume"],
@@ -325,6 +328,7 @@ def queries() -> list[str]:
     return re.findall(r"```sql\n(.*?)```", text, re.DOTALL)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("segments", [None, ["outcome"]])
 def test_the_dashboard_queries_of_the_pages_run(work: Work, segments: list[str] | None) -> None:
     """Where the metrics have numbers of segments, too, the answers are of all rows."""

@@ -89,6 +89,7 @@ def test_drift_is_told_before_anything_is_computed(work: Work) -> None:
     assert found.field("case").type == pa.int32()
 
 
+@pytest.mark.slow
 def test_another_order_of_columns_is_no_drift(work: Work) -> None:
     work.ran()
     table = scores()
@@ -243,6 +244,7 @@ def test_drift_on_merge(merging: Work) -> None:
 NAMES = ['say "it"', "back`tick", "a b", "d.o.t", "Ünïcode ✓", "semi;colon", "UPPER"]
 
 
+@pytest.mark.slow
 def test_columns_by_any_name_are_merged(merging: Work) -> None:
     work = merging
     table = scores()
@@ -293,6 +295,7 @@ def test_appended_rows_name_their_run(appending: Work) -> None:
     )
 
 
+@pytest.mark.slow
 def test_evaluating_after_a_fit_takes_the_rows_of_the_last_run_that_wrote_some(
     appending: Work,
 ) -> None:
@@ -303,6 +306,7 @@ def test_evaluating_after_a_fit_takes_the_rows_of_the_last_run_that_wrote_some(
     assert told.json["splits"]["fit"]["before"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["overwrite", "merge"])
 def test_a_run_that_another_one_overtakes_writes_its_rows_after_it(
     work: Work, monkeypatch: pytest.MonkeyPatch, mode: str
@@ -362,6 +366,7 @@ def test_an_input_that_has_a_run_id_already(appending: Work) -> None:
     )
 
 
+@pytest.mark.slow
 def test_drift_on_append(appending: Work) -> None:
     work = appending
     one = work.ran()
@@ -390,6 +395,7 @@ def test_a_table_of_another_kind_is_not_touched(work: Work, mode: str) -> None:
     assert work.delta().version() == 0
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("mode", ["overwrite", "merge", "append"])
 def test_the_mode_is_recorded(work: Work, mode: str) -> None:
     work.tree["output"] |= {"mode": mode, "schema": "evolve", "partition_by": ["fold"]}
@@ -402,6 +408,7 @@ def test_the_mode_is_recorded(work: Work, mode: str) -> None:
     )
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("mode", ["overwrite", "merge", "append"])
 def test_what_a_run_has_written_is_not_written_again(work: Work, mode: str) -> None:
     work.tree["output"]["mode"] = mode

@@ -82,6 +82,7 @@ def test_prune_is_a_command(three: tuple[Work, list[str]]) -> None:
     assert runs_in(work, "patches") == {last}
 
 
+@pytest.mark.slow
 def test_by_age(three: tuple[Work, list[str]]) -> None:
     work, (first, second, last) = three
     aged(first, 40)
@@ -92,6 +93,7 @@ def test_by_age(three: tuple[Work, list[str]]) -> None:
     assert runs_in(work, "history") == {second, last}
 
 
+@pytest.mark.slow
 def test_what_is_told_of_a_pruned_run(three: tuple[Work, list[str]]) -> None:
     work, (first, *_) = three
     work.redcal("runs", "--prune", "--keep", "1")
@@ -127,6 +129,7 @@ def test_what_is_needed_stays(work: Work) -> None:
     assert (found["pruned"], found["kept"][wrote]) == ([], "out/rows holds its rows")
 
 
+@pytest.mark.slow
 def test_a_model_that_was_applied_stays(work: Work) -> None:
     first = work.ran()["run_id"]
     work.ran("run", "--set", "reconcile.eta=0.03")
@@ -139,6 +142,7 @@ def test_a_model_that_was_applied_stays(work: Work) -> None:
     assert len(found["pruned"]) == 1
 
 
+@pytest.mark.slow
 def test_a_model_that_a_stream_works_with_stays(work: Work) -> None:
     first = work.ran()["run_id"]
     work.ran("run", "--set", "reconcile.eta=0.03")
@@ -168,6 +172,7 @@ def test_a_run_that_failed_after_its_rows_were_written_stays(
     assert (found["pruned"], found["kept"]) == ([], {failed: "out/rows holds its rows"})
 
 
+@pytest.mark.slow
 def test_a_pruned_run_is_no_longer_done_or_to_be_resumed(
     work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -194,6 +199,7 @@ def test_a_pruned_run_is_no_longer_done_or_to_be_resumed(
     assert work.ran("fit", "--set", "reconcile.eta=0.03")["run_id"] != failed["run_id"]
 
 
+@pytest.mark.slow
 def test_a_run_that_someone_took_up_meanwhile_stays(
     three: tuple[Work, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,6 +221,7 @@ def test_a_run_that_someone_took_up_meanwhile_stays(
     assert first in runs_in(work, "patches")
 
 
+@pytest.mark.slow
 def test_a_prune_that_died_is_finished_by_the_next(
     three: tuple[Work, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,6 +238,7 @@ def test_a_prune_that_died_is_finished_by_the_next(
     assert runs_in(work, "patches") == runs_in(work, "metrics") == {second, last}
 
 
+@pytest.mark.slow
 def test_other_targets_in_the_same_ledger_are_left_alone(work: Work) -> None:
     first = work.ran()["run_id"]
     work.ran("run", "--force")
@@ -242,6 +250,7 @@ def test_other_targets_in_the_same_ledger_are_left_alone(work: Work) -> None:
     assert [row["pruned_at"] is None for row in work.runs()] == [True, True, False, True]
 
 
+@pytest.mark.slow
 def test_latest_is_of_the_patches_at_hand(work: Work) -> None:
     first = work.ran()["run_id"]
     ours = dict(work.tree["output"])
@@ -254,6 +263,7 @@ def test_latest_is_of_the_patches_at_hand(work: Work) -> None:
     assert told.lines
 
 
+@pytest.mark.slow
 def test_files_written_with_o_stay(three: tuple[Work, list[str]]) -> None:
     work, (first, second, last) = three
     for name, run_id in (("one.json", first), ("mine.json", first), ("two.json", last)):
@@ -275,6 +285,7 @@ def test_files_written_with_o_stay(three: tuple[Work, list[str]]) -> None:
     assert Path("out/rows_report.html").exists()
 
 
+@pytest.mark.slow
 def test_runs_marks_those_that_were_pruned(three: tuple[Work, list[str]]) -> None:
     work, (first, *others) = three
     work.redcal("runs", "--prune", "--keep", "2")

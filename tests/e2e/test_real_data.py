@@ -18,6 +18,7 @@ from tests.real_data import FOLDER, read
 IMAGES = 3_000
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize(
     ("name", "classes", "columns"),
     [

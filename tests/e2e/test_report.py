@@ -333,6 +333,7 @@ def test_no_number_on_the_page_goes_untested(work: Work) -> None:
         assert len(row.all("data")) == 4
 
 
+@pytest.mark.slow
 def test_charts_are_drawn_where_the_numbers_are(work: Work) -> None:
     """Dots against a scale read off the axis: two ticks say which height is which value."""
     work.ran()
@@ -443,6 +444,7 @@ def test_reconcile_without_losses(work: Work) -> None:
     assert shown.one("h1").words.startswith("The scores were apart on ")
 
 
+@pytest.mark.slow
 def test_decision_calibration_is_told_by_its_gaps(work: Work) -> None:
     work.tree["reconcile"] = {"algorithm": "decision_calibration"}
     work.ran()

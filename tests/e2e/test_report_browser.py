@@ -100,6 +100,7 @@ def assert_sound(page: Page, width: int) -> None:
 LOOKS = [(width, dark) for width in (PHONE, DESKTOP) for dark in (False, True)]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("case", "looks"),
     [

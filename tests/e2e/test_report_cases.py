@@ -83,6 +83,7 @@ def hostile(work: Work) -> None:
     work.tree["losses"] = {IMAGE: triage, "{{ 7 * 7 }}": work.tree["losses"]["beds"]}
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("algorithm", ["redcal", "reconcile"])
 def test_every_value_is_escaped(work: Work, algorithm: str) -> None:
     hostile(work)
@@ -134,6 +135,7 @@ def test_no_holdout_rows(work: Work) -> None:
     assert not [of for of in ends if "/after/" in of and not of.startswith("certificate")]
 
 
+@pytest.mark.slow
 def test_scores_that_the_guard_chose_by_these_rows_have_no_intervals_of_their_own(
     work: Work,
 ) -> None:
@@ -176,6 +178,7 @@ def test_a_run_that_did_not_converge_says_so_first(
 # --- many of something ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_hundred_losses(work: Work) -> None:
     rng = np.random.default_rng(0)
     losses = {f"loss_{i}": {"costs": rng.random((3, 4)).tolist()} for i in range(110)}
@@ -210,6 +213,7 @@ def test_fifty_actions(work: Work) -> None:
     assert REPORT.stat().st_size < MOST_BYTES
 
 
+@pytest.mark.slow
 def test_a_thousand_classes(work: Work) -> None:
     costs = np.random.default_rng(2).random((4, 1_000)).tolist()
     use(work, wide(300, 1_000), {"deep": {"costs": costs}}, eta=0.05, max_rounds=5)
@@ -218,6 +222,7 @@ def test_a_thousand_classes(work: Work) -> None:
     assert REPORT.stat().st_size < MOST_BYTES
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("count", [361, 20_000])
 def test_thousands_of_patches(work: Work, count: int) -> None:
     work.ran()

@@ -118,6 +118,7 @@ def test_pdf_by_chromium(work: Work) -> None:
     assert paper.startswith(b"%PDF") and len(paper) > 20_000
 
 
+@pytest.mark.slow
 def test_the_place_to_sign_is_on_paper_only(work: Work) -> None:
     path = chromium_or_skip()
     work.ran()
@@ -195,6 +196,7 @@ def test_without_holdout_rows_nobody_counted_moves(work: Work) -> None:
     assert work.redcal("evaluate").code == 0
 
 
+@pytest.mark.slow
 def test_what_the_guard_left_out_is_not_among_the_moves(work: Work) -> None:
     """The patches that were kept moved these rows, and evaluate counts the same."""
     work.tree["reconcile"] |= {"guard": "best_prefix", "eta": 0.004, "alpha": 0.001}

@@ -107,6 +107,7 @@ def undisturbed(
     return known[algorithm]
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize(
     "moment", [pytest.param(m, marks=() if m in QUICK else pytest.mark.slow) for m in MOMENTS]
 )
@@ -141,6 +142,7 @@ def test_killed_and_run_again(
     assert delta.ran()["unchanged"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mode", "moment"),
     [
@@ -223,6 +225,7 @@ def test_resume_does_not_put_old_rows_over_newer_ones(delta: Work) -> None:
     assert delta.table().num_rows == 600
 
 
+@pytest.mark.slow
 def test_a_forced_run_that_died_is_not_needed_and_hides_no_other(delta: Work) -> None:
     Path("config.yaml").write_text(yaml.safe_dump(delta.tree, sort_keys=False), "utf-8")
     done = delta.ran()["run_id"]
@@ -272,6 +275,7 @@ def test_resume_needs_the_same_configuration(delta: Work) -> None:
     assert "was started with another configuration" in told.err
 
 
+@pytest.mark.slow
 def test_a_version_that_vacuum_removed(delta: Work) -> None:
     Path("config.yaml").write_text(yaml.safe_dump(delta.tree, sort_keys=False), "utf-8")
     killed("first patch", "run", "-c", "config.yaml")
@@ -294,6 +298,7 @@ def test_files_that_changed_cannot_be_resumed(work: Work) -> None:
     assert "cannot be resumed: scores.parquet has changed since" in told.err
 
 
+@pytest.mark.slow
 def test_patches_are_written_as_they_are_found(
     delta: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -63,6 +63,7 @@ def test_only_the_columns_that_are_named_are_carried_in_the_order_of_the_input(w
     tampered(work)
 
 
+@pytest.mark.slow
 def test_rows_without_their_id_are_compared_as_a_whole(work: Work) -> None:
     must = whole(work)
     work.tree["output"]["columns"] = ["note"]
@@ -114,6 +115,7 @@ def touched(rows: pa.Table) -> pa.Table:
     return rows.filter(rows["touched"])
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("mode", ["overwrite", "merge", "append"])
 def test_only_rows_whose_scores_changed_are_written(work: Work, mode: str) -> None:
     must = whole(work)
@@ -143,6 +145,7 @@ def test_a_row_that_is_missing_or_not_touched_is_noticed(work: Work) -> None:
     assert "must not be there" in work.redcal("evaluate").out
 
 
+@pytest.mark.slow
 def test_apply_counts_what_it_wrote(work: Work) -> None:
     kept = touched(whole(work))
     work.tree["output"]["rows"] = "touched"
@@ -155,6 +158,7 @@ def test_apply_counts_what_it_wrote(work: Work) -> None:
     evaluated(work)
 
 
+@pytest.mark.slow
 def test_a_merge_removes_rows_that_are_touched_no_more(work: Work) -> None:
     work.tree["output"] |= {"rows": "touched", "mode": "merge"}
     table = scores()
@@ -180,6 +184,7 @@ def test_a_merge_removes_rows_that_are_touched_no_more(work: Work) -> None:
     evaluated(work)
 
 
+@pytest.mark.slow
 def test_bad_rows_are_not_touched(work: Work) -> None:
     table = scores()
     bad = [None if i == 3 else row for i, row in enumerate(table["a"].to_pylist())]

@@ -42,6 +42,7 @@ reconcile("run", "-c", "config.yaml", "--quiet")
 """
 
 
+@pytest.mark.slow
 def test_a_task_that_is_out_of_time_ends_its_run(work: Work) -> None:
     """Schedulers raise an error in the task: what it started must not live on."""
     write(scores(50_000))

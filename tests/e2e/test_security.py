@@ -90,6 +90,7 @@ def plain_log(work: Work) -> list[Any]:
     return found
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("signs", GROUPS)
 @pytest.mark.parametrize("file", some_quick(["scores.parquet", "scores.csv"], 2))
 def test_columns_of_any_name(file: str, signs: list[str], work: Work, plain_log: list[Any]) -> None:
@@ -132,6 +133,7 @@ def test_columns_of_any_name(file: str, signs: list[str], work: Work, plain_log:
     assert not Path("pwned").exists()
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("signs", GROUPS)
 def test_losses_actions_and_classes_of_any_name(
     signs: list[str], work: Work, plain_log: list[Any]
@@ -157,6 +159,7 @@ def test_losses_actions_and_classes_of_any_name(
     assert set(work.table()[f"{signs[4]} triage_1_after"].to_pylist()) <= set(actions)
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("sign", some_quick((s for s in SIGNS if s != "../../up"), 3))
 def test_tables_of_any_name(sign: str, work: Work) -> None:
     """Each works, in the folder that it names, or is refused before anything is made."""
@@ -176,6 +179,7 @@ def test_tables_of_any_name(sign: str, work: Work) -> None:
     assert work.table(table).num_rows == 60
 
 
+@pytest.mark.slow
 def test_two_dots_in_a_table_mean_what_they_mean_to_the_system(work: Work) -> None:
     write(scores(60))
     work.tree["output"]["table"] = "out/../made/rows"
@@ -224,6 +228,7 @@ def test_ids_and_run_ids_are_values_and_never_conditions(work: Work) -> None:
         assert (told.code, told.out) == (2, "")
 
 
+@pytest.mark.slow
 def test_values_of_partitions_do_not_lead_out_of_the_table(work: Work) -> None:
     values = ["../../up", "/etc/x", "..", ".", "a/b", "%2e%2e%2f", "a=b", "a\nb", "a\0b", "é", None]
     table = scores(110).append_column("where", pa.array(values * 10, pa.string()))
@@ -502,6 +507,7 @@ def spoiled(model: dict[str, Any]) -> dict[str, str]:
     }
 
 
+@pytest.mark.quick_cases(5)
 @pytest.mark.parametrize("name", spoiled({"log": [{"phi": []}], "rows": 1}))
 def test_models_that_are_no_models(name: str, work: Work, model: dict[str, Any]) -> None:
     text = spoiled(model)[name]

@@ -126,6 +126,7 @@ def test_what_cannot_be_known_is_null(work: Work) -> None:
     assert roles(work) == by_fold(scores())
 
 
+@pytest.mark.slow
 def test_a_variable_may_stand_for_something_else_by_now(
     work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,6 +156,7 @@ def test_an_input_that_has_such_a_column(work: Work) -> None:
     assert set(work.table()["split_v2"].to_pylist()) == {"fit", "holdout", "none"}
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("mode", ["overwrite", "merge", "append"])
 def test_a_table_of_an_earlier_release(work: Work, mode: str) -> None:
     """It is refused with the words of a way out, which works once and for good."""

@@ -206,6 +206,7 @@ def test_commits_name_run_and_fingerprint_and_versions_go_up_by_one(
     assert work.table().num_rows == 600
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("target", ["out/rows_patches", "out/rows_history", "out/rows"])
 def test_a_failure_between_writes_shows_no_half_a_run(
     work: Work, monkeypatch: pytest.MonkeyPatch, target: str
@@ -270,6 +271,7 @@ def test_a_failure_that_cannot_be_recorded_is_still_the_first_one(
     assert told_.err.splitlines()[-2].endswith("OSError: the disk is gone")
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("phase", ["scan", "apply"])
 @pytest.mark.parametrize("how", ["replaced", "damaged"])
 def test_an_input_that_changes_during_the_run_voids_it(

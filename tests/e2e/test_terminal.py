@@ -47,6 +47,7 @@ def on_terminal(columns: int, *arguments: str) -> tuple[int, str]:
     return process.returncode, told.decode()
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("columns", [80, 120])
 def test_a_run_fits_the_terminal(work: Work, columns: int) -> None:
     work.redcal("check")
@@ -65,6 +66,7 @@ def test_a_run_fits_the_terminal(work: Work, columns: int) -> None:
     assert "Traceback" not in told
 
 
+@pytest.mark.slow
 def test_tables_fit_80_columns(work: Work) -> None:
     work.ran()
     for command in ("evaluate", "audit", "log", "runs", "check"):

@@ -58,6 +58,7 @@ def test_evaluate_chooses_again_and_finds_the_same(auto: Work) -> None:
     assert told.code == 0, told.out + told.err
 
 
+@pytest.mark.slow
 def test_who_goes_on_with_a_run_uses_what_was_chosen(
     auto: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,6 +116,7 @@ def test_audit_looks_from_the_smallest_candidate_on(auto: Work) -> None:
     assert "with 0.20 % (eta: auto, its smallest candidate) of them" in auto.redcal("audit").out
 
 
+@pytest.mark.slow
 def test_compare_tells_of_the_chosen_eta(auto: Work) -> None:
     auto.ran("fit")
     compared = auto.ran("compare")["procedures"]

@@ -35,6 +35,7 @@ def same_but_redone(one: Any, two: Any) -> bool:
     return kept[0] == kept[1] and one["measures"] == two["measures"]
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     "algorithm", ["redcal", "decision_calibration", "reconcile", "dc_then_redcal"]
 )
@@ -94,6 +95,7 @@ def tampered_rows(work: Work, column: str, change: Any) -> None:
     write_deltalake("out/rows", pa.Table.from_pylist(rows, table.schema), mode="overwrite")
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("what", ["patch", "label", "score", "reconciled score", "count"])
 def test_what_was_tampered_with_fails(work: Work, what: str) -> None:
     work.ran()
@@ -143,6 +145,7 @@ def overfitting(work: Work) -> None:
     work.tree["reconcile"] |= {"algorithm": "dc_then_redcal", "beta": 1e-5, "max_steps": 400}
 
 
+@pytest.mark.slow
 def test_the_guard_reports_and_names_the_better_prefix(work: Work) -> None:
     overfitting(work)
     told = work.redcal("run")

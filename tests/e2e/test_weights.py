@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from redcal_spark import ReconciledPair, Reconciler
 from redcal_spark.core.number_text import weight_text
@@ -191,6 +192,7 @@ def test_a_report_in_python_says_weighted(tmp_path: Path) -> None:
     assert shown is not None and f"On {pair.counted:,} fitted rows, weighted." in shown
 
 
+@pytest.mark.slow
 def test_another_unit_is_another_run(work: Work) -> None:
     with_weights(work)
     first = work.ran()["run_id"]
@@ -219,6 +221,7 @@ def test_refusals(work: Work) -> None:
     assert problems.WEIGHTS
 
 
+@pytest.mark.slow
 def test_eta_is_chosen_by_the_weighted_rows(work: Work) -> None:
     """A run, `tune` and `evaluate` agree; what weights are counted as is recorded."""
     fit = split_rows(with_weights(work), "train")

@@ -52,6 +52,7 @@ def test_the_command(python: Path, folder: Path) -> None:
     run([redcal, "run", "-c", "out/demo.yaml", "--set", "reconcile.max_steps=1"], folder, code=3)
 
 
+@pytest.mark.slow
 def test_tasks(python: Path, folder: Path) -> None:
     """A number that is returned would go unseen, and the next task would start."""
     config = ["-c", "out/demo.yaml", "--set=output.table=out/demo/tasks"]
@@ -86,6 +87,7 @@ def test_nothing_is_missing_in_it(wheel: Path) -> None:
     assert there == {str(p.relative_to(ROOT)) for p in ours if p.parent.name != "__pycache__"}
 
 
+@pytest.mark.slow
 def test_unpacked_by_nobody(wheel: Path, folder: Path, tmp_path: Path) -> None:
     """As `--py-files` gives it to a driver: on the path as it is, a zip file."""
     more = map(Requirement, ("pyspark", "jinja2"))

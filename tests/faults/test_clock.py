@@ -42,6 +42,7 @@ def clocked(moment: str, *command: str, off: float = 0, strike: str | None = Non
     return redcal(*command, moment=moment, strike=strike, module="tests.faults.clock", env=env)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "moment",
     [
@@ -63,6 +64,7 @@ def test_set_back_during_a_run(delta: Work, moment: str) -> None:
     assert outcome("calm") == found
 
 
+@pytest.mark.slow
 def test_the_newest_run_is_the_last_one(delta: Work) -> None:
     """Though by the clock it started before the other."""
     assert clocked("never", *COMMAND).code == 0

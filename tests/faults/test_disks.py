@@ -84,11 +84,13 @@ def check(target: tuple[Work, Disk], moment: str, strike: str, words: tuple[str,
     assert not list(small.path.rglob("*.partial"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", some(MOMENTS))
 def test_the_disk_of_the_target_is_full(target: tuple[Work, Disk], moment: str) -> None:
     check(target, moment, target[1].fill, NO_ROOM)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", some(m for m in MOMENTS if not m.startswith("write of")))
 def test_the_target_turns_read_only(target: tuple[Work, Disk], moment: str) -> None:
     check(target, moment, target[1].lock, LOCKED)

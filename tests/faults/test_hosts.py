@@ -65,6 +65,7 @@ def left(work: Work, name: str, env: dict[str, str]) -> Any:
     return outcome(name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("some", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_other_cores_and_threads(work: Work, some: bool) -> None:
     found = hosts()

@@ -81,6 +81,7 @@ def test_killed_and_run_again(lake: Lake, expected: list[Any], moment: str) -> N
     assert lake.rows("out/rows_turns").num_rows == 0
 
 
+@pytest.mark.slow
 def test_two_at_once(lake: Lake, expected: list[Any]) -> None:
     """The same run: one does it, the other one waits. Other runs: both write, one by one."""
     save(lake)

@@ -77,6 +77,7 @@ def test_all_commands(lake: Lake) -> None:
     assert told.code == 2 and "must be a file of this machine" in told.err
 
 
+@pytest.mark.slow
 def test_one_table_under_both_names(lake: Lake) -> None:
     first = lake.ran()
     lake.tree["input"]["table"] = lake.at("scores", "s3a")
@@ -88,6 +89,7 @@ def test_one_table_under_both_names(lake: Lake) -> None:
     assert told.code == 2 and "is the same table as input.table" in told.err
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     "kind",
     ["folder", "csv", *(pytest.param(k, marks=pytest.mark.slow) for k in ("parquet", "packed"))],
@@ -123,6 +125,7 @@ def test_files(lake: Lake, kind: str) -> None:
     assert patches(lake) == as_on_disk(lake)
 
 
+@pytest.mark.slow
 def test_a_changed_object_is_noticed(lake: Lake) -> None:
     """Of the same size, perhaps in the same second: times would tell nothing."""
     table = scores()
@@ -140,6 +143,7 @@ def test_a_changed_object_is_noticed(lake: Lake) -> None:
     assert before[2].startswith("etag:")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["append", pytest.param("merge", marks=pytest.mark.slow)])
 def test_rows_into_a_table_that_is_there(lake: Lake, mode: str) -> None:
     lake.tree["output"]["mode"] = mode

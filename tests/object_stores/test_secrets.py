@@ -12,6 +12,7 @@ from tests.object_stores.conftest import Lake
 TOKEN = "redcal-test-token-0123456789"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "source",
     ["variables", *(pytest.param(s, marks=pytest.mark.slow) for s in ("environment", "literal"))],

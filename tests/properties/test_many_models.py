@@ -46,6 +46,7 @@ def check(problem: Problem) -> ReconciledPair:
     return pair
 
 
+@pytest.mark.quick_cases(18)
 @pytest.mark.parametrize("models", MODELS)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("seed", seeds(SEEDS, 6))
@@ -62,6 +63,7 @@ def test_small_drawn_problems(problem: Problem) -> None:
     check(problem)
 
 
+@pytest.mark.slow
 def test_the_seeds_see_what_many_models_bring() -> None:
     """Every pair, both orders of `model` and `other`, and models beyond the first two."""
     seen: set[Any] = set()
@@ -86,6 +88,7 @@ def test_two_models_log_what_they_always_did() -> None:
         assert log_of(fit(twin)) == []
 
 
+@pytest.mark.quick_cases(6)
 @pytest.mark.parametrize("models", MODELS)
 @pytest.mark.parametrize("seed", seeds(SEEDS, 4))
 def test_resumed_from_any_prefix(models: int, seed: int) -> None:

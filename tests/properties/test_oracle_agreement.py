@@ -46,6 +46,7 @@ def both_betas(problem: Problem) -> list[Problem]:
     return [replace(problem, adaptive_beta=adaptive) for adaptive in (False, True)]
 
 
+@pytest.mark.quick_cases(60)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("seed", seeds(SEEDS, 30))
 def test_seeded_problems(algorithm: str, seed: int) -> None:
@@ -61,6 +62,7 @@ def test_small_drawn_problems(problem: Problem) -> None:
     check(problem)
 
 
+@pytest.mark.slow
 @DRAWN
 @given(problems.seeded_problems())
 def test_drawn_problems_of_full_size(problem: Problem) -> None:

@@ -207,6 +207,7 @@ def test_fitting_again_on_the_new_columns_of_the_same_table(seed: int, kind: str
 # Resuming
 
 
+@pytest.mark.quick_cases(14)
 @pytest.mark.parametrize("seed", seeds(SEEDS, 28))
 def test_a_log_cut_anywhere_and_continued_gives_the_same_log(seed: int) -> None:
     problem = problems.random_problem(
@@ -230,6 +231,7 @@ def test_an_adaptive_beta_is_found_again_inside_the_round(name: str) -> None:
         assert fit_gathered(model, found, layout, log=whole.log[:cut]).log == whole.log
 
 
+@pytest.mark.quick_cases(14)
 @pytest.mark.parametrize("seed", seeds(SEEDS, 28))
 def test_caps_cut_the_log_and_a_capped_run_can_go_on(seed: int) -> None:
     problem = problems.random_problem(

@@ -31,6 +31,7 @@ SETS = {
 }
 
 
+@pytest.mark.quick_cases(10)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("name", SETS)
 def test_the_oracles_log_on_a_part_of_the_rows(name: str, algorithm: str) -> None:

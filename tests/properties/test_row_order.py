@@ -73,6 +73,7 @@ def test_drawn_problems_in_drawn_orders(problem: Problem, rng: Random) -> None:
     )
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_more_rows_than_one_chunk_of_the_kernel(algorithm: str) -> None:
     """The kernel works in chunks of at most 16,384 rows; here, cells of a chunk are many."""

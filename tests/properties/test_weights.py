@@ -100,12 +100,14 @@ def as_replicated(problem: Problem) -> None:
         assert here.totals.weights is not None and there.totals.weights is None
 
 
+@pytest.mark.quick_cases(16)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("seed", seeds(range(100, 140), 8))
 def test_as_if_rows_were_written_out(algorithm: str, seed: int) -> None:
     as_replicated(seeded(seed, algorithm, ALIKE[seed % len(ALIKE)]))
 
 
+@pytest.mark.slow
 @DRAWN
 @given(weighted("small"))
 def test_drawn_as_if_written_out(problem: Problem) -> None:
@@ -128,6 +130,7 @@ def tuned_as_replicated(problem: Problem) -> None:
     assert replace(ours, counts=None, active=active) == theirs.tuned
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("algorithm", ["redcal", "dc_then_redcal"])
 @pytest.mark.parametrize("seed", seeds(range(200, 230), 4))
 def test_tuned_as_if_rows_were_written_out(algorithm: str, seed: int) -> None:

@@ -68,6 +68,7 @@ def why_not(spark: Any, name: str, columns: Sequence[str] = ("id",)) -> str:
 # --- the same rows --------------------------------------------------------------------------------
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("kind", ["parquet", "delta"])
 def test_folders_of_partitions(spark: Any, tmp_path: Path, kind: str) -> None:
     """Typed, null, and with signs that folders cannot have."""
@@ -104,6 +105,7 @@ def test_a_table_of_the_catalog(spark: Any) -> None:
 # --- not read so ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_tables_that_spark_reads(spark: Any, tmp_path: Path) -> None:
     def saved(name: str, query: str, **options: str) -> str:
         path = str(tmp_path / name)
@@ -200,6 +202,7 @@ def test_direct_is_refused_at_check(lake: Lake) -> None:  # noqa: F811
     assert "use engine.read: auto" in told.err
 
 
+@pytest.mark.slow
 def test_a_file_that_nobody_looked_at(
     lake: Lake,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,

@@ -40,6 +40,7 @@ def test_a_spark_frame_with_every_engine(frame: Any, scratch: str, engine: str) 
     fits(frame, scratch, engine=engine)
 
 
+@pytest.mark.slow
 def test_tables_in_memory_on_spark(spark: Any, scratch: str) -> None:
     """Through the active session."""
     rows = table(made(*PROBLEM))
@@ -220,6 +221,7 @@ def test_the_same_message_as_in_memory(spark: Any, scratch: str, what: str, loss
     assert found == told
 
 
+@pytest.mark.slow
 def test_bad_rows_are_skipped_alike(spark: Any, scratch: str) -> None:
     rows = BAD["nan"](table(made(*PROBLEM)))
     frame = spark.createDataFrame(rows).repartition(3)

@@ -260,6 +260,7 @@ def test_spark_commits_without_a_condition(spark: Any, s3: Proxy, lake: Lake) ->
     assert rows is not None and sorted(rows["n"].to_pylist()) == [0, 1]  # 2 was committed, too
 
 
+@pytest.mark.slow
 def test_runs_on_one_target_take_turns(s3: Proxy, lake: Lake) -> None:
     """One of Spark is held in its commit; another one, of the local engine, waits for it.
 

@@ -30,6 +30,7 @@ def with_bad_rows() -> pa.Table:
     return pa.Table.from_pylist(rows, scores().schema)
 
 
+@pytest.mark.slow
 def test_the_same_columns_as_the_embedded_run(lake: Lake) -> None:
     write_deltalake("scores", with_bad_rows(), mode="overwrite")
     lake.tree["input"]["on_bad_rows"] = "skip"
@@ -64,6 +65,7 @@ def test_a_model_that_is_applied(lake: Lake) -> None:
     assert set(roles(lake).values()) == {None}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["append", pytest.param("merge", marks=pytest.mark.slow)])
 def test_rows_as_they_arrive(spark: Any, river: River, mode: str) -> None:
     river.tree["output"] |= {"mode": mode, "normalise": True, "tie": None}

@@ -124,6 +124,7 @@ def nodes(frame: Any) -> int:
     return str(frame._jdf.queryExecution().analyzed().treeString()).count("\n")
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("count", "direct"), [(24, True), (24, False), pytest.param(60, True, marks=pytest.mark.slow)]
 )

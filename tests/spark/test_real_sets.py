@@ -14,6 +14,7 @@ from tests.real_data import load
 SETS = {"nfl_elo": 4_000, "dermamnist": 1_500, "mnist_pycalib": 1_500, "imagenet_100": 800}
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", some_quick(SETS, 2))
 def test_real_sets_without_handover(spark: Any, scratch: str, name: str) -> None:
     # few patches are left at this eta: each is a job or two

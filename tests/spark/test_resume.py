@@ -58,6 +58,7 @@ def test_from_a_part_of_the_log(
     assert pair.status == expected(*problem).pair.status
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "problem",
     [

@@ -54,6 +54,7 @@ def _told(table: pa.Table) -> list[Any]:
     return [{name: repr(value) for name, value in row.items()} for row in rows]
 
 
+@pytest.mark.slow
 def test_touched_rows_and_some_columns_merged_twice(lake: Lake) -> None:
     lake.tree["output"] |= {"rows": "touched", "columns": ["case", "note"], "mode": "merge"}
     first = set(same_on_both(lake)["case"].to_pylist())
@@ -70,6 +71,7 @@ def test_touched_rows_and_some_columns_merged_twice(lake: Lake) -> None:
     assert second["touched"].to_pylist() == [True] * second.num_rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["append", pytest.param("merge", marks=pytest.mark.slow)])
 def test_touched_rows_as_they_arrive(river: River, mode: str) -> None:
     river.tree["output"] |= {"mode": mode, "rows": "touched", "columns": ["case", "a"]}
@@ -170,6 +172,7 @@ def test_runs_are_appended_and_columns_come(lake: Lake) -> None:
     assert (again.code, again.json["unchanged"]) == (0, True)
 
 
+@pytest.mark.slow
 def test_files_without_a_commit_go_and_the_next_run_has_them_all(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -225,6 +228,7 @@ def test_a_task_that_dies_after_it_wrote_its_file_counts_once(
     assert files_of() == referenced()
 
 
+@pytest.mark.slow
 def test_files_that_the_log_names_are_never_removed(lake: Lake) -> None:
     lake.tree["output"] |= {"writer": "direct", "partition_by": ["note"]}
     odd = pa.array([f"ä/{i % 2}: %b" for i in range(600)])
@@ -336,6 +340,7 @@ def test_the_view_gives_all_rows(lake: Lake, spark: Any) -> None:
     assert spark.sql(sql.rstrip().rstrip(";")).count() == 600
 
 
+@pytest.mark.slow
 def test_the_view_of_rows_that_were_split_by_a_hash_and_could_not_all_be_used(
     lake: Lake, spark: Any
 ) -> None:

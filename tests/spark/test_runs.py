@@ -111,6 +111,7 @@ def test_again_changed_and_back(lake: Lake) -> None:
     assert DeltaTable("out/rows").to_pyarrow_table().sort_by("case").to_pylist() == old
 
 
+@pytest.mark.slow
 def test_an_upstream_writer_changes_nothing(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every pass reads the version that was the newest when the run started."""
     quiet = lake.ran_on("spark")
@@ -204,6 +205,7 @@ def test_catalog_names(spark: Any, lake: Lake) -> None:
         spark.sql(f"DROP SCHEMA IF EXISTS {names[0]} CASCADE")
 
 
+@pytest.mark.slow
 def test_a_run_in_a_catalog_takes_two_merges(
     spark: Any, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -82,6 +82,7 @@ def of_pid(pid: int, host: str | None = None, hours: float = 0) -> str:
     return f"{places.PREFIX}_{made:%Y%m%d%H%M%S}_{pid}_0a1b2c_{host or places._host()}"
 
 
+@pytest.mark.slow
 def test_what_a_dead_run_left_is_removed_by_the_next(spark: Any, scratch: str) -> None:
     gone = [of_pid(dead_pid()), of_pid(dead_pid(), "elsewhere", 49), of_pid(os.getppid(), None, 49)]
     kept = [
@@ -132,6 +133,7 @@ def test_a_schema_that_is_not_there(spark: Any) -> None:
     assert told == "scratch: no schema no_such_schema"
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("budget", [0, 2**28])
 @pytest.mark.parametrize("direct", [True, False])
 def test_a_damaged_block_is_noticed(

@@ -149,6 +149,7 @@ except RunError as err:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_whole_fit_is_quiet_and_leaves_nothing_behind(tmp_path: Path) -> None:
     done = script(

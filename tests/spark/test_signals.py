@@ -13,6 +13,7 @@ def few_patches(work: Lake) -> None:
     work.tree["engine"]["driver_budget"] = 0
 
 
+@pytest.mark.slow
 @ONLY_CLASSIC
 @pytest.mark.parametrize(
     ("number", "moment"),

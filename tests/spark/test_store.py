@@ -176,6 +176,7 @@ def test_names_are_quoted(name: str, sql: str) -> None:
 ODD = ['say"it"', "back`tick", "d.o.t", "it's", "Ünïcode✓", "--x", "/*x*/", "'or'1'<'2"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "mode", [*(pytest.param(m, marks=pytest.mark.slow) for m in ("overwrite", "append")), "merge"]
 )
@@ -240,6 +241,7 @@ def test_a_version_or_the_one_of_a_time(
     assert opened.identity() == LOCAL.open("v", version).identity()
 
 
+@pytest.mark.slow
 def test_a_time_by_name(store: SparkStore) -> None:
     store.spark.sql("DROP TABLE IF EXISTS default.timed")
     for version in (0, 1):
@@ -293,6 +295,7 @@ def test_merging_rewrites_what_changed_and_leaves_the_rest(store: SparkStore) ->
     assert store.spark.conf.get(USER_METADATA, None) is None
 
 
+@pytest.mark.slow
 def test_any_change_is_seen_on_merge(store: SparkStore) -> None:
     """In any one column, from a value to null and back."""
     columns = [name for name in ROWS.column_names if name != "id"]
@@ -364,6 +367,7 @@ def test_a_repeat_of_a_run_is_skipped_by_delta(store: SparkStore, mode: Any) -> 
     assert store.open("./t").frame.count() == 4
 
 
+@pytest.mark.slow
 def test_clusters(store: SparkStore) -> None:
     target = Target(table="./t", cluster_by=("part", "day"))
     store.check_rows(target, ROWS.schema)
@@ -399,6 +403,7 @@ def test_drift_is_told_in_the_same_words(store: SparkStore) -> None:
             assert line in told
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("one", [pytest.param("local", marks=pytest.mark.slow), "spark"])
 def test_evolving(store: SparkStore, one: str) -> None:
     writer: Any = store if one == "spark" else LOCAL
@@ -465,6 +470,7 @@ def test_no_delta_table_class_and_nothing_that_connect_has_not() -> None:
 # --- small tables ---------------------------------------------------------------------------------
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("shared", [True, False])
 def test_a_small_table_whoever_changes_it(
     store: SparkStore, shared: bool, monkeypatch: pytest.MonkeyPatch

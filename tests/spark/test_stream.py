@@ -193,6 +193,7 @@ def test_killed_and_then_the_checkpoint_or_the_target_is_lost(river: River) -> N
     assert river.found() == river.expected()
 
 
+@pytest.mark.slow
 def test_what_a_stream_leaves_in_ledger_metrics_and_checkpoint(
     river: River, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -312,6 +313,7 @@ def test_changes_through_the_change_data_feed(spark: Any, river: River) -> None:
     assert len(river.found()) == ROWS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["append", pytest.param("merge", marks=pytest.mark.slow)])
 def test_changes_without_the_feed_are_a_plain_error(spark: Any, river: River, mode: str) -> None:
     river.tree["output"]["mode"] = mode

@@ -87,6 +87,7 @@ NO_MEMORY = (out_of_memory, "a Spark worker ran out of memory")
 EVERY = ("fit", "apply", "stream")
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("cause", "words", "names"),
     [
@@ -113,6 +114,7 @@ def test_a_worker_that_dies(
     assert runs.count(words) == len(names)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(backends.name() != "classic", reason="the server's Python is the server's")
 def test_a_python_without_numpy(spark: Any, fitted: Lake, tmp_path: Path) -> None:
     python = str(backends.environment(tmp_path / "bare", ()))
@@ -156,6 +158,7 @@ def test_a_python_without_numpy(spark: Any, fitted: Lake, tmp_path: Path) -> Non
         context.pythonExec = ours
 
 
+@pytest.mark.slow
 def test_bad_scores_in_apply_are_told_as_by_the_local_engine(spark: Any, fitted: Lake) -> None:
     """All of them, though a task stops at the first batch that has some."""
     spark.conf.set(BATCH, "300")

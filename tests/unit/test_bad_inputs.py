@@ -75,6 +75,7 @@ PROCESSES = [
 ]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     "name",
     [*PROCESSES[:2], *(pytest.param(name, marks=pytest.mark.slow) for name in PROCESSES[2:])],

@@ -430,6 +430,7 @@ def some_mutations(run: Run) -> list[tuple[str, list[dict[str, Any]]]]:
     return Random(len(found)).sample(found, min(14, len(found)))
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_mutated_log_fails_by_its_replay(algorithm: str) -> None:
     """The sums are those of the fit; the log that was kept is another, and so are its sums."""
@@ -447,6 +448,7 @@ def test_a_mutated_log_fails_by_its_replay(algorithm: str) -> None:
     assert unaided > tried / 2  # most are noticed even without
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_mutated_log_fails_on_the_rows(algorithm: str) -> None:
     """History and certificate are made from the mutated log: only the rows know better."""
@@ -618,6 +620,7 @@ def mutated_totals(totals: Totals) -> Iterator[tuple[str, Totals]]:
                 yield name, replace(totals, **{name: other})
 
 
+@pytest.mark.slow
 def test_a_mutated_sum_fails() -> None:
     """At the end against a replay, whatever it is; in the middle most of them by themselves."""
     caught: Counter[str] = Counter()

@@ -213,6 +213,7 @@ def world(rng: np.random.Generator) -> World:
     return World(f1, f2, p)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("draws", DRAWS)
 @pytest.mark.parametrize("guard", ["off", "best_prefix"])
 def test_all_statements_hold_together(guard: Guard, draws: int) -> None:
@@ -256,6 +257,7 @@ def null_draw(rng: np.random.Generator, guard: Guard, n: int) -> tuple[bool, Fra
     return claimed, sum(falls, Fraction(0))
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("draws", DRAWS)
 @pytest.mark.parametrize("guard", ["off", "best_prefix"])
 def test_no_fall_is_claimed_where_there_is_none(guard: Guard, draws: int) -> None:

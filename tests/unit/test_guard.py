@@ -86,6 +86,7 @@ def test_the_best_prefix_by_brute_force(seed: int) -> None:
         assert f"would keep the first {shortest:,}" in told
 
 
+@pytest.mark.slow
 def test_something_was_cut_and_something_was_not() -> None:
     """The brute force above is no test if the answer is always the same."""
     kinds = set()

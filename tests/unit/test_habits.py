@@ -172,6 +172,7 @@ KINDS = {
 }
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_kind_of_table_comes_back(kind: str) -> None:
     given = KINDS[kind]()

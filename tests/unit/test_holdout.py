@@ -196,12 +196,14 @@ def style_of(seed: int) -> str | None:
     return kinds[seed // 4 % len(kinds)]
 
 
+@pytest.mark.quick_cases(6)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_sums_of_every_prefix_are_those_of_the_rows(seed: int) -> None:
     """At every point, since the guard may choose any: in the unit that the prefix asks for."""
     sums_are_those_of_the_rows(run_of(seed))
 
 
+@pytest.mark.quick_cases(10)
 @pytest.mark.parametrize("style", problems.WEIGHTS)
 @pytest.mark.parametrize("seed", seeds(range(400, 430), 6))
 def test_sums_of_weighted_rows(seed: int, style: str) -> None:
@@ -290,6 +292,7 @@ def only(found: Certificate, name: str, loss: str | None, model: int | None) -> 
     return check
 
 
+@pytest.mark.quick_cases(12)
 @pytest.mark.parametrize("candidates", [1, 7])
 @pytest.mark.parametrize("seed", seeds(range(400, 432), 16))
 def test_intervals_are_those_of_the_specification(seed: int, candidates: int) -> None:
@@ -373,6 +376,7 @@ def masses_are_those_of_the_specification(run: Run, found: Certificate, each: Fr
         assert check.measured == Fraction(shown.mass(rows), sum(oracle.weights(y)))
 
 
+@pytest.mark.slow
 def test_a_model_without_patches_is_not_said_to_have_fallen() -> None:
     tried = 0
     for seed in range(400, 470):
@@ -413,6 +417,7 @@ def test_rows_that_were_not_paired_are_not_done() -> None:
     assert only(found, "brier_decrease", None, model).verdict == "not done"
 
 
+@pytest.mark.slow
 def test_paired_sums_that_do_not_fit_the_others_are_noticed() -> None:
     tried = 0
     for seed in range(400, 424):

@@ -43,6 +43,7 @@ def test_every_share_of_few_rows_is_as_scipy_has_it(n: int) -> None:
         same(binomial(k, n), k, n, 0.025)
 
 
+@pytest.mark.quick_cases(6)
 @pytest.mark.parametrize(("k", "n"), LARGE)
 def test_shares_of_many_rows_are_as_scipy_has_them(k: int, n: int) -> None:
     same(binomial(k, n), k, n, 0.025, 1e-7)  # scipy is off by 1e-8 at times: see the next test

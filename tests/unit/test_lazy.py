@@ -122,6 +122,7 @@ class Watched:
     gaps = patch = close = replay
 
 
+@pytest.mark.quick_cases(30)
 @pytest.mark.parametrize("events", [1 << 20, 7])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_log_and_every_count_are_those_of_all_rows(
@@ -144,6 +145,7 @@ def test_the_log_and_every_count_are_those_of_all_rows(
     engine.lazy.close()
 
 
+@pytest.mark.slow
 def test_there_is_something_to_see() -> None:
     """Several losses, rows active under later ones only, rounds after the first, and no fetch."""
     logs = [log_of(fit(case(seed))) for seed in SEEDS]

@@ -153,6 +153,7 @@ def test_as_many_actions_as_a_byte_holds_and_more(k: int) -> None:
     assert pair.apply(one, two)[1].tolist() == one.tolist()
 
 
+@pytest.mark.slow
 def test_as_many_classes_as_are_allowed() -> None:
     d = MAX_CLASSES
     assert d == 16_384

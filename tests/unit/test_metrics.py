@@ -95,6 +95,7 @@ def points_of(problem: Problem, sizes: list[int], threads: int = 1) -> list[Poin
     return history(found.fit.totals, found.fit.scans, rules, pair.log, spread)
 
 
+@pytest.mark.quick_cases(8)
 @pytest.mark.parametrize("seed", seeds(SEEDS, 16))
 def test_history_at_every_point_is_what_the_oracle_computes_from_scratch(seed: int) -> None:
     problem = case(seed)

@@ -329,6 +329,7 @@ def check_patches(problem: Problem) -> None:
     assert oracle.replay(replace(problem, y=[]), result.log) == (result.f1, result.f2)
 
 
+@pytest.mark.quick_cases(24)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_resuming_from_every_cut_gives_the_same_log(seed: int) -> None:
     problem = problems.random_problem(seed, max_steps=12)

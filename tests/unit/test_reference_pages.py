@@ -151,6 +151,7 @@ def check_replay(problem: Problem) -> int:
     return changed
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("form", ["one column", "classes"])
 def test_the_page_replays_any_model(algorithm: str, form: str) -> None:
@@ -168,6 +169,7 @@ def test_the_page_replays_models_of_several_losses() -> None:
             seen += bool(check_replay(problem))
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_the_page_replays_more_than_two_models(algorithm: str) -> None:
     given: dict[str, Any] = {"algorithm": algorithm, "models": 4, "max_n": 30, "max_d": 5}

@@ -271,6 +271,7 @@ def check_damage(algorithm: str, data: Any, place: Place) -> None:
         pair.apply(*rows)
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_every_field_damaged_in_every_way(algorithm: str) -> None:
     data = json.loads(saved(algorithm))

@@ -84,6 +84,7 @@ def test_threads_share_leaps(monkeypatch: pytest.MonkeyPatch) -> None:
             same(new, [own[part] for own in expected])
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("algorithm", ["redcal", "dc_then_redcal", "reconcile"])
 @pytest.mark.parametrize("classes", [2, 4])
 def test_several_models(algorithm: str, classes: int) -> None:

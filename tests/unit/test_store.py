@@ -292,6 +292,7 @@ def test_codes_with_leading_zeros_are_texts(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_tiny_row_groups_come_in_a_few_batches() -> None:
     rows = pa.table({"n": range(20_000), "s": pa.array(["a", "b"] * 10_000).dictionary_encode()})
     pq.write_table(rows, "t.parquet", row_group_size=7)
@@ -355,6 +356,7 @@ def test_damage_in_a_later_piece_is_told_by_whoever_reads_it(kind: str) -> None:
     assert refused(InputError, lambda: list(pieces[15])).startswith("t: cannot be read: ")
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("kind", ["parquet", "delta"])
 def test_reading_does_not_hold_the_table(kind: str) -> None:
     """About 50 MB, of which a few batches are held at any time."""

@@ -80,6 +80,7 @@ def agree(pair: ReconciledPair, problem: Problem, choice: tune_oracle.Choice) ->
     assert pair.parameters.eta == choice.eta
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("seed", seeds(range(60), 8))
 def test_the_oracle_chooses_the_same(seed: int) -> None:
     kind: dict[str, Any] = {
@@ -108,6 +109,7 @@ def test_the_oracle_chooses_the_same(seed: int) -> None:
     agree(tuned_pair(problem, wanted, tune_rows=rows), problem, choice)
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("seed", seeds(range(100, 140), 6))
 def test_the_oracle_chooses_the_same_with_weights(seed: int) -> None:
     """Sums count rows by weight, `auto` goes by effective rows; a row of weight 0 is none."""
@@ -131,6 +133,7 @@ def test_the_oracle_chooses_the_same_with_weights(seed: int) -> None:
     assert Tuned.from_json(json.loads(json.dumps(pair.tuned.to_json()))) == pair.tuned
 
 
+@pytest.mark.slow
 def test_weights_as_an_array_are_tuned_by_too() -> None:
     problem = replace(reconcilable(), w=[1 + i % 3 for i in range(120)])
     with quietly():
@@ -141,6 +144,7 @@ def test_weights_as_an_array_are_tuned_by_too() -> None:
     agree(pair, problem, choice)
 
 
+@pytest.mark.slow
 def test_more_rows_and_finer_masses() -> None:
     """With 500 rows a fold the four etas are 10, 5, 3 and 1 rows."""
     problem = random_problem(3, n=1_000, d=2, algorithm="redcal", max_steps=25, **ALPHA)

@@ -142,6 +142,7 @@ def seen_by_worker(place: str) -> list[str]:
     return str(done.stdout.decode()).split()
 
 
+@pytest.mark.slow
 def test_a_worker_finds_the_very_package(tmp_path: Path) -> None:
     assert seen_by_worker(str(ROOT)) == [ship.digest(), "False"]
     assert seen_by_worker(ship.archive()) == [ship.digest(), "False"]
