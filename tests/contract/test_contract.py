@@ -30,7 +30,7 @@ else:  # a process of its own, and slower
     CHOSEN = list({case.budget: case for case in some}.values())
     LATER = [case for case in some if case not in CHOSEN]
     EDGES, ON_SPARK = ["half_up_and_half_down", "masses_tie_at_eta"], {"masses_tie_at_eta"}
-QUICK_ON_SPARK = [*CHOSEN[:11], MANY] if backends.whole() else CHOSEN
+QUICK_ON_SPARK = [*CHOSEN[:7], MANY] if backends.whole() else CHOSEN
 
 
 def every_case() -> Iterator[Any]:
@@ -59,7 +59,7 @@ def more_models() -> Iterator[Any]:
     for case in dict.fromkeys(every if backends.name() == "classic" else cases.MORE_MODELS[1:2]):
         local = [] if case in cases.MORE_MODELS else [pytest.mark.slow]
         yield pytest.param(Local, case, id=f"local-{case}", marks=local)
-        few = cases.MORE_MODELS[1 :: 2 if backends.whole() else len(cases.MORE_MODELS)]
+        few = cases.MORE_MODELS[1 : 4 if backends.whole() else 2 : 2]
         rare = [] if case in few else [pytest.mark.slow]
         yield pytest.param(Spark, case, id=f"spark-{case}", marks=[pytest.mark.spark, *rare])
 

@@ -16,7 +16,7 @@ from tests.contract.test_contract import run
 
 FEW = cases.cover([case for case in cases.ALL if case.partitions < 64])
 KINDS = ("parquet",) if backends.name() == "cluster" else ("parquet", "delta")  # it has no Delta
-QUICK = 2 if backends.whole() else 1  # of each kind of table; more of them are slow
+QUICK = {0, 3} if "delta" in KINDS else {0}  # one of each kind of table
 
 
 def chosen() -> Iterator[Any]:
@@ -28,7 +28,7 @@ def chosen() -> Iterator[Any]:
     )
     for number, case in enumerate(FEW):
         kind = KINDS[number % len(KINDS)]
-        marks = [pytest.mark.spark, *([pytest.mark.slow] if number >= len(KINDS) * QUICK else [])]
+        marks = [pytest.mark.spark, *([] if number in QUICK else [pytest.mark.slow])]
         yield pytest.param(case, kind, id=f"spark-{kind}-{case}", marks=marks)
 
 

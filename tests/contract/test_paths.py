@@ -60,7 +60,7 @@ QUICK = {
     ("resumed, lazy", "rows"),
     ("resumed, no budget", "files"),
 }
-if backends.few():
+if not backends.whole():
     QUICK = {("lazy", "rows"), ("resumed, no budget", "files")}
 
 

@@ -17,7 +17,7 @@ from tests.oracle import ALGORITHMS, Problem
 
 # Jobs for every step, single events at the driver, or all rows there.
 BUDGETS = {"none": 0, "small": 3, "large": 0}
-QUICK = [("redcal", "none"), ("redcal", "small"), ("reconcile", "none"), ("dc_then_redcal", "none")]
+QUICK = [("redcal", "none"), ("dc_then_redcal", "none")]
 if not backends.whole():
     QUICK = QUICK[:1]
 

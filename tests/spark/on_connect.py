@@ -32,8 +32,9 @@ from tests.spark.test_workers import (  # noqa: F401
 )
 from tests.unit import test_bundle
 
-# Here one test each of a run, a stream, a worker's death; these are quick tests on classic Spark.
+# Here one test each of a run and of a worker's death; these are quick tests on classic Spark.
 pytest.mark.slow(test_again_changed_and_back)
+pytest.mark.slow(test_twice_is_as_good_as_the_whole)
 pytest.mark.slow(test_bad_scores_in_apply_are_told_as_by_the_local_engine)
 
 
@@ -149,6 +150,7 @@ def test_without_scratch_serverless_is_told(lake: Lake, serverless: list[str]) -
     assert "engine.scratch: is required, because this Spark session is not local" in told.err
 
 
+@pytest.mark.slow
 def test_the_tasks_of_the_bundle(spark: Any, tmp_path: Path) -> None:
     """audit, fit, apply, report: the wheel in a clean environment, three-part names, a volume."""
     spark.sql("CREATE SCHEMA risk")
