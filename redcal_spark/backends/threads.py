@@ -41,6 +41,7 @@ def ordered(
     """`work` on every item, results in order, few items in flight.
 
     pool: for who calls this often; new threads have no memory yet, and fresh pages cost a lot.
+    Every thread keeps some of what it freed, too, which `give_back` does not get.
     """
     threads = cores(threads)
     with blas().limit(limits=1, user_api="blas"):

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
 
 from redcal_spark.algorithms.redcal import redcal
 from redcal_spark.algorithms.trajectory import Trajectory
+from redcal_spark.backends import threads
 from redcal_spark.backends.local.engine import LocalEngine
 from redcal_spark.backends.spark import budget
 from redcal_spark.backends.spark.cells import SinkOf, read_cells, row
@@ -75,13 +77,13 @@ class Written:
         cells = [c for c in self.manifest.cells if c.kind == kind and c.group in (wanted or ())]
         yield from (data for _, data in read_cells(str(self.folder), cells))
 
-    def lazy(self, most: int = 10**6) -> LazyEngine:
+    def lazy(self, most: int = 10**6, threads: int = 1) -> LazyEngine:
         fit_part = self.scanned.fit
         resolved = self.problem.parameters.resolve(fit_part.rows, self.layout.n_classes)
         assert resolved.eta is not None
         large = max(1, -int(-resolved.eta * fit_part.rows // 1))
         rules = self.problem.fitting_rules(self.layout)
-        return LazyEngine(self, rules, fit_part.rows, Room(most, large, threads=1))
+        return LazyEngine(self, rules, fit_part.rows, Room(most, large, threads))
 
 
 def cells_in(batches: Sequence[Any]) -> list[tuple[str, Any]]:
@@ -181,13 +183,43 @@ def test_more_than_the_driver_may_hold_is_left_where_it_is(tmp_path: Path) -> No
     written = Written(case(3), tmp_path)
     counts = written.lazy().disagreements()
     lazy = written.lazy(most=1)
-    loss = max(range(len(counts)), key=lambda place: counts[place].max())
-
-    a1, a2 = divmod(int(counts[loss].argmax()), len(counts[loss][0]))
-    assert counts[loss].max() > 1
-    assert lazy.freeze(Disagreement(loss, a1, a2)) is None
+    assert max(count.max() for count in counts) > 1
+    assert lazy.freeze(largest(lazy)) is None
     assert written.fetched == []
     assert all((a == b).all() for a, b in zip(counts, lazy.disagreements(), strict=True))
+
+
+def test_dropped_rows_are_given_back_though_someone_still_has_the_region(tmp_path: Path) -> None:
+    lazy = Written(case(3), tmp_path).lazy()
+    region = lazy.freeze(largest(lazy))
+    assert region is not None
+    old = [weakref.ref(part) for part in lazy.held._parts]
+    assert old
+    region.close()
+    lazy.held.compact()
+    assert [part() for part in old] == [None] * len(old)
+    lazy.close()
+
+
+def test_rows_are_taken_over_by_the_engines_own_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others would each keep memory that they freed: a hundred MiB and more in all."""
+    lazy = Written(case(3), tmp_path).lazy(threads=2)
+
+    def more(*_: object) -> NoReturn:
+        raise AssertionError("more threads")
+
+    monkeypatch.setattr(threads, "ThreadPoolExecutor", more)
+    region = lazy.freeze(largest(lazy))
+    assert region is not None and lazy.held.held_rows
+    lazy.close()
+
+
+def largest(lazy: LazyEngine) -> Disagreement:
+    counts = lazy.disagreements()
+    loss = max(range(len(counts)), key=lambda place: counts[place].max())
+    return Disagreement(loss, *divmod(int(counts[loss].argmax()), len(counts[loss][0])))
 
 
 # --- statistics that are added up on workers -----------------------------------------------------

@@ -47,7 +47,7 @@ class LocalEngine:
         self.rules = rules
         self.rows = rows
         self._threads = threads
-        self._pool = ThreadPoolExecutor(cores(threads))
+        self.pool = ThreadPoolExecutor(cores(threads))
         self._parts = self._rows_of(scans, own)
         self._counts: list[Ints] = []
         self._count()
@@ -137,11 +137,11 @@ class LocalEngine:
 
     def close(self) -> None:
         self._parts, self._rooms = [], []
-        self._pool.shutdown()
+        self.pool.shutdown()
         self._blas.restore_original_limits()
 
     def _each(self, work: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
-        return ordered(work, items, self._threads, self._pool)
+        return ordered(work, items, self._threads, self.pool)
 
     def _gathered(self, rows: int, find: Callable[[Rows], Index]) -> LocalRegion:
         """Rows of an event, so many all in all, copied to a piece of memory per thread.
@@ -162,6 +162,7 @@ class LocalEngine:
             for changes in self._each(_put_back, made):
                 for count, change in zip(self._counts, changes, strict=True):
                     count += change
+            made.clear()  # who still has the region must not keep rows that are dropped now
 
         return self._region([piece for piece, _ in made], put_back)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
@@ -89,11 +90,12 @@ class LazyEngine:
         room = self._most // 2 - self.held.held_rows - rows
         wanted = np.concatenate([wanted, self._certain(wanted, room)])
         with self._counters.timed("collect") as made:
-            blocks = blocks_at_driver(self._written, "fit", wanted.tolist(), self._threads)
+            groups, pool = wanted.tolist(), self.held.pool  # more threads would keep more memory
+            blocks = blocks_at_driver(self._written, "fit", groups, self._threads, pool)
             made.rows = sum(block.rows for block in blocks)
             made.bytes = sum(block.nbytes for block in blocks)
         log.info("handing over: %s rows of chosen events go to the driver", f"{made.rows:,}")
-        self.held.add(scans_of(blocks, self._rules, self._threads))
+        self.held.add(scans_of(blocks, self._rules, self._threads, pool))
         self._left -= self._counts[wanted].sum(axis=0)
         self._counts[wanted] = 0
         self._rows[wanted] = 0
@@ -112,11 +114,15 @@ class LazyEngine:
 
 
 def blocks_at_driver(
-    written: Written, kind: str, groups: Sequence[int] | None, threads: int | None
+    written: Written,
+    kind: str,
+    groups: Sequence[int] | None,
+    threads: int | None,
+    pool: ThreadPoolExecutor | None = None,
 ) -> list[Block]:
     """Blocks of our own, of some size each. Damage is noticed."""
-    blocks = ordered(unpack_block, written.fetch(kind, groups), threads)
-    return list(ordered(copied, joined(blocks), threads))
+    blocks = ordered(unpack_block, written.fetch(kind, groups), threads, pool)
+    return list(ordered(copied, joined(blocks), threads, pool))
 
 
 def joined(blocks: Iterator[Block]) -> Iterator[list[Block]]:
@@ -137,5 +143,10 @@ def copied(blocks: Sequence[Block]) -> Block:
     return whole if len(blocks) > 1 else whole.take(np.arange(whole.rows))
 
 
-def scans_of(blocks: Sequence[Block], rules: Rules, threads: int | None) -> list[BlockScan]:
-    return list(ordered(partial(scan, rules=rules, everywhere=True), blocks, threads))
+def scans_of(
+    blocks: Sequence[Block],
+    rules: Rules,
+    threads: int | None,
+    pool: ThreadPoolExecutor | None = None,
+) -> list[BlockScan]:
+    return list(ordered(partial(scan, rules=rules, everywhere=True), blocks, threads, pool))

@@ -148,8 +148,12 @@ class Scratch:
     def _collected(self, frame: DataFrame) -> Iterator[tuple[str, Any]]:
         self.counters.jobs += 1
         table: pa.Table = frame.select("kind", "data").toArrow()
-        for kind, data in zip(table.column("kind"), table.column("data"), strict=True):
-            yield kind.as_py(), data.as_buffer()
+        waiting = table.to_batches()[::-1]
+        del table  # a batch is given back when its rows were used: they are copied one by one
+        while waiting:
+            batch = waiting.pop()
+            for kind, data in zip(batch.column("kind"), batch.column("data"), strict=True):
+                yield kind.as_py(), data.as_buffer()
 
     def _next(self) -> str:
         if self.place is None:
