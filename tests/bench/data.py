@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import partial
+from string import ascii_lowercase
 from typing import Any
 
 import numpy as np
@@ -68,16 +69,11 @@ def write_parquet(
             file.write_batch(batch)
 
 
-def table_schema(number: pa.DataType) -> pa.Schema:
-    """The columns of every table: scores are lists of `number`."""
-    return pa.schema(
-        {
-            "id": pa.int64(),
-            "label": pa.int32(),
-            "scores_a": pa.list_(number),
-            "scores_b": pa.list_(number),
-        }
-    )
+def table_schema(number: pa.DataType, models: int = 2, weighted: bool = False) -> pa.Schema:
+    """The columns of every table: scores_a, scores_b and so on are lists of `number`."""
+    scores = {f"scores_{letter}": pa.list_(number) for letter in ascii_lowercase[:models]}
+    weight = {"weight": pa.int32()} if weighted else {}
+    return pa.schema({"id": pa.int64(), "label": pa.int32()} | scores | weight)
 
 
 def _batch(
@@ -94,14 +90,20 @@ def _batch(
 
 
 def as_batch(
-    schema: pa.Schema, start: int, label: npt.NDArray[np.int32], one: Any, two: Any
+    schema: pa.Schema,
+    start: int,
+    label: npt.NDArray[np.int32],
+    *models: Any,
+    weight: npt.NDArray[np.int32] | None = None,
 ) -> pa.RecordBatch:
     """Rows whose ids count from `start`, without copying their scores."""
     arrays = [pa.array(np.arange(start, start + len(label))), pa.array(label)]
-    for scores in (one, two):
+    for scores in models:
         rows, d = scores.shape
         offsets = pa.array(np.arange(0, (rows + 1) * d, d, dtype=np.int32))
         arrays.append(pa.ListArray.from_arrays(offsets, pa.array(scores.reshape(-1))))
+    if weight is not None:
+        arrays.append(pa.array(weight))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

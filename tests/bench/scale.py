@@ -19,8 +19,9 @@ from typing import Any
 
 from tests.bench import scale_data
 from tests.bench.results import save_printed
+from tests.bench.scale_found import Found, that_differ
 from tests.bench.scale_plan import FULL, QUICK, Case, plan
-from tests.bench.scale_tell import Found, markdown, write_chart
+from tests.bench.scale_tell import markdown, write_chart
 from tests.bench.timing import machine
 
 ROOT = Path(__file__).parents[2]
@@ -81,6 +82,7 @@ def measure(case: Case, folder: Path) -> dict[str, Any]:
 def measure_all(cases: Sequence[Case], folder: Path, run: Measure = measure) -> list[Case]:
     """What is not there yet, one after the other; returns the cases that failed.
 
+    One whose patches are not those of another engine or scan has failed, whenever it was measured.
     A table is made when it is needed and removed when nothing needs it any more.
     """
     results, failed = Results(folder / "results.jsonl"), []
@@ -99,6 +101,9 @@ def measure_all(cases: Sequence[Case], folder: Path, run: Measure = measure) -> 
         later = {other.table for other in waiting[place + 1 :]}
         if case.table is not None and case.table not in later:
             shutil.rmtree(folder / "tables" / case.table, ignore_errors=True)
+    for one in that_differ(results.found(cases)):
+        tell(f"FAILED: {one.case.name}: its patch log is not that of other fits of the table")
+        failed.append(one.case)
     return failed
 
 

@@ -3,7 +3,8 @@
     python -m tests.bench.scale_data --rows 1000000 --classes 10 --disagreement 0.1 OUT
 
 Rows come in blocks, each drawn from the seed and its own number: they are the same to the bit
-whoever writes them and in whatever pieces, and a table is the beginning of a longer one.
+whoever writes them and in whatever pieces, and a table is the beginning of a longer one. One with
+more models or with weights has the columns of the one without, and some more.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -36,8 +37,7 @@ FILE_CELLS = 1 << 25  # of a file: 256 MB of scores
 SAMPLE_CELLS, SAMPLE_ROWS = 1 << 23, 1 << 16  # that the noise is chosen on
 SAMPLE = 1 << 40  # the number of the sample's block, which no table has
 MOST_NOISE = 64.0
-SCHEMA = table_schema(pa.float32())
-DDL = "id bigint, label int, scores_a array<float>, scores_b array<float>"
+WEIGHTS = 1  # the stream of weights; that of a model, from the third on, is its place from 0 on
 
 
 class CannotDisagree(ValueError):
@@ -48,7 +48,7 @@ class Drawn(NamedTuple):
     """Rows before the models look at them: what is true, and how each model errs."""
 
     truth: Single
-    errors: tuple[Single, Single]
+    errors: Sequence[Single]
     rng: np.random.Generator
 
 
@@ -56,8 +56,10 @@ class Drawn(NamedTuple):
 class Rows:
     """What a table holds. The number of actions is the loss's, which disagreement refers to.
 
-    disagreement: the share of rows on which the best actions of the two models differ.
-    correlation: of the errors of the two models, as factors of the true probabilities.
+    disagreement: the share of rows on which the best actions of the first two models differ.
+    correlation: of the errors of the first model with those of each other one, as factors of the
+    true probabilities.
+    weights: rows weigh 1 to so much; 0: there is no weight.
     """
 
     classes: int = 10
@@ -65,6 +67,18 @@ class Rows:
     disagreement: float = 0.1
     correlation: float = 0.9
     seed: int = 1
+    models: int = 2
+    weights: int = 0
+
+    @property
+    def schema(self) -> pa.Schema:
+        return table_schema(pa.float32(), self.models, self.weights > 0)
+
+    @property
+    def ddl(self) -> str:
+        """The same as Spark writes it."""
+        kinds = {pa.int64(): "bigint", pa.int32(): "int", pa.list_(pa.float32()): "array<float>"}
+        return ", ".join(f"{field.name} {kinds[field.type]}" for field in self.schema)
 
     @property
     def block_rows(self) -> int:
@@ -74,7 +88,7 @@ class Rows:
     @property
     def row_bytes(self) -> int:
         """Of a row's scores."""
-        return 8 * self.classes
+        return 4 * self.models * self.classes
 
     def blocks(self, rows: int) -> int:
         return -(-rows // self.block_rows)
@@ -100,14 +114,18 @@ class Blocks:
         """Drawn as a whole, and cut where the table ends."""
         height = self.rows.block_rows
         drawn = _draw(self.rows, number, height)
-        one, two = (view(drawn.truth, error, self.noise) for error in drawn.errors)
+        scores = [view(drawn.truth, error, self.noise) for error in drawn.errors]
         label = drawn_labels(drawn.truth, drawn.rng)
+        weight = drawn_weights(self.rows, number, height)
         start = number * height
-        kept = min(height, self.count - start)
-        return as_batch(SCHEMA, start, label[:kept], one[:kept], two[:kept])
+        kept = slice(min(height, self.count - start))
+        if weight is not None:
+            weight = weight[kept]
+        cut = (one[kept] for one in scores)
+        return as_batch(self.rows.schema, start, label[kept], *cut, weight=weight)
 
     def group(self, numbers: Sequence[int]) -> pa.Table:
-        return pa.Table.from_batches([self.block(number) for number in numbers], SCHEMA)
+        return pa.Table.from_batches([self.block(number) for number in numbers], self.rows.schema)
 
 
 def blocks_of(rows: Rows, count: int) -> Blocks:
@@ -115,15 +133,33 @@ def blocks_of(rows: Rows, count: int) -> Blocks:
 
 
 def _draw(rows: Rows, number: int, count: int) -> Drawn:
-    rng = np.random.default_rng((rows.seed, number))
+    rng = _rng(rows, number)
     shape = (count, rows.classes)
     truth = rng.standard_exponential(shape, dtype=np.float32)  # Dirichlet(1, ..., 1)
     truth += np.float32(1e-6)
     truth /= truth.sum(axis=1, keepdims=True)
-    one, two = (rng.standard_normal(shape, dtype=np.float32) for _ in range(2))
-    two *= np.float32(np.sqrt(1 - rows.correlation**2))
-    two += np.float32(rows.correlation) * one
-    return Drawn(truth, (one, two), rng)
+    one = rng.standard_normal(shape, dtype=np.float32)
+
+    def beside(rng: np.random.Generator) -> Single:
+        error = rng.standard_normal(shape, dtype=np.float32)
+        error *= np.float32(np.sqrt(1 - rows.correlation**2))
+        error += np.float32(rows.correlation) * one
+        return error
+
+    # further models must not move the draws of the first two, nor those of the labels
+    others = (beside(_rng(rows, number, model)) for model in range(2, rows.models))
+    return Drawn(truth, (one, beside(rng), *others), rng)
+
+
+def _rng(rows: Rows, number: int, *stream: int) -> np.random.Generator:
+    return np.random.default_rng((rows.seed, number, *stream))
+
+
+def drawn_weights(rows: Rows, number: int, count: int) -> npt.NDArray[np.int32] | None:
+    if not rows.weights:
+        return None
+    rng = _rng(rows, number, WEIGHTS)
+    return rng.integers(1, rows.weights, count, dtype=np.int32, endpoint=True)
 
 
 def view(truth: Single, error: Single, noise: float) -> Single:
@@ -145,9 +181,9 @@ def view(truth: Single, error: Single, noise: float) -> Single:
 
 @lru_cache
 def calibrated(rows: Rows) -> float:
-    """The noise with which the models disagree as often as asked, on a sample: to 3 digits."""
+    """The noise with which two models disagree as often as asked, on a sample: to 3 digits."""
     count = max(1_024, min(SAMPLE_ROWS, SAMPLE_CELLS // rows.classes))
-    sample = _draw(rows, SAMPLE, count)
+    sample = _draw(replace(rows, models=2), SAMPLE, count)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GridWarning)  # of thousands of random costs two are alike
         costs = np.array(losses(1, rows.classes, rows.actions)[0].costs, np.float32)
@@ -187,6 +223,7 @@ def write(rows: Rows, count: int, folder: Path, group: int = 2) -> None:
     part = folder.with_name(folder.name + ".part")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
+    schema = rows.schema
     per_file = max(1, FILE_CELLS // (rows.classes * rows.block_rows * group))
     file: pq.ParquetWriter | None = None
     made = ordered(blocks_of(rows, count).group, pieces(rows, count, group))
@@ -196,7 +233,7 @@ def write(rows: Rows, count: int, folder: Path, group: int = 2) -> None:
                 if file is not None:
                     file.close()
                 name = part / f"part-{number // per_file:05}.parquet"
-                file = pq.ParquetWriter(name, SCHEMA, compression="zstd", use_dictionary=False)
+                file = pq.ParquetWriter(name, schema, compression="zstd", use_dictionary=False)
             assert file is not None
             file.write_table(found, row_group_size=found.num_rows)
     finally:
@@ -216,7 +253,7 @@ def write_on_spark(spark: SparkSession, rows: Rows, count: int, folder: str) -> 
     files = max(1, blocks * rows.block_rows * rows.classes // FILE_CELLS)
     numbers = spark.range(0, blocks, 1, numPartitions=min(blocks, files))
     with by_value():
-        frame = numbers.mapInArrow(made, DDL)
+        frame = numbers.mapInArrow(made, rows.ddl)
         frame.write.mode("overwrite").option("compression", "zstd").parquet(folder)
 
 

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
+from redcal_spark.config.schema import Read
 from tests.bench.scale_data import Rows
+from tests.bench.tables import TWO
 
 Kind = Literal["fit", "apply", "worst", "driver"]
 Engine = Literal["local", "spark"]
@@ -15,11 +17,15 @@ ALPHA = 1e-4
 MOST_PATCHES = 200  # of a fit; more would measure more of the same
 WORST_STEPS = 40
 CORES = 2
+MODELS, WEIGHTS = (2, 4, 8), (0, 5)
 
 
 @dataclass(frozen=True)
 class Case:
-    """One measurement, in a process of its own. `series` says which table of results it is for."""
+    """One measurement, in a process of its own. `series` says which table of results it is for.
+
+    read: how Spark reads: by its tasks, or through the DataFrame.
+    """
 
     kind: Kind
     engine: Engine
@@ -29,15 +35,39 @@ class Case:
     losses: int = 1
     series: str = ""
     cores: int = CORES  # of Spark's session
+    read: Read = "auto"
 
     @property
     def name(self) -> str:
         rows, many = self.rows, f"{self.losses} losses" if self.losses > 1 else "1 loss"
-        fewer = "" if self.cores == CORES else f", {self.cores} core"
+        others = f", {rows.models} models" if rows.models > 2 else ""
+        others += f", {self.weights}" if rows.weights else ""
+        others += "" if self.cores == CORES else f", {self.cores} core"
         return (
-            f"{self.series}: {self.kind} {self.engine} {self.count:,} rows, d = {rows.classes}, "
-            f"K = {rows.actions}, {many}, {rows.disagreement:.0%} disagree{fewer}"
+            f"{self.series}: {self.kind} {self.how} {self.count:,} rows, d = {rows.classes}, "
+            f"K = {rows.actions}, {many}, {rows.disagreement:.0%} disagree{others}"
         )
+
+    @property
+    def how(self) -> str:
+        """The engine, and where it was chosen the way of reading."""
+        return self.engine + {"auto": "", "direct": " direct", "spark": " DataFrame"}[self.read]
+
+    @property
+    def problem(self) -> tuple[str | None, int, str]:
+        """What decides about the patches: all else must not."""
+        return self.table, self.losses, self.kind
+
+    @property
+    def weights(self) -> str:
+        return f"weights 1 to {self.rows.weights}" if self.rows.weights else "no weights"
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """Of models and weights, as the section `input` names them."""
+        names = [name for name in self.rows.schema.names if name.startswith("scores_")]
+        models = TWO if self.rows.models == 2 else {"models": {name: name for name in names}}
+        return models | ({"weight": "weight"} if self.rows.weights else {})
 
     @property
     def table(self) -> str | None:
@@ -76,8 +106,9 @@ class Sizes:
     applied: tuple[tuple[int, int], ...] = ((1_000_000, 3), (10_000_000, 1))
     worst: tuple[int, ...] = (10_000_000, 1_000_000)
     score_bytes: int = 10**9  # of tables that differ in d
-    many: int = 4_000_000  # rows of tables that differ in disagreement or K
+    many: int = 4_000_000  # rows of tables that differ in disagreement, K or weights
     few: int = 1_000_000  # rows where losses differ
+    some: int = 2_000_000  # rows where models differ
     repeats: int = 2
     losses: tuple[int, ...] = (1, 10, 100)
     classes: tuple[int, ...] = (2, 10, 100, 1_000)
@@ -91,6 +122,7 @@ QUICK = Sizes(
     score_bytes=4 * 10**6,
     many=40_000,
     few=20_000,
+    some=20_000,
     repeats=1,
     losses=(1, 3),
     classes=(2, 10, 100),
@@ -100,13 +132,22 @@ BASE = Rows()
 
 
 def plan(sizes: Sizes) -> list[Case]:
-    return [*_rows(sizes), *_worst(sizes), *_applied(sizes), *_series(sizes)]
+    return [
+        *_rows(sizes),
+        *_worst(sizes),
+        *_applied(sizes),
+        *_columns(sizes),
+        *_series(sizes),
+    ]
 
 
 def _rows(sizes: Sizes) -> Iterator[Case]:
+    """All of one table, one after the other: the largest is not made twice, nor kept for long."""
     for count, repeats in sizes.fits:
-        for engine in ("local", "spark"):
-            yield Case("fit", engine, BASE, count, repeats, series="rows")
+        case = Case("fit", "local", BASE, count, repeats, series="rows")
+        yield case
+        yield replace(case, engine="spark", read="direct")
+        yield replace(case, engine="spark", read="spark")
 
 
 def _worst(sizes: Sizes) -> Iterator[Case]:
@@ -121,6 +162,16 @@ def _applied(sizes: Sizes) -> Iterator[Case]:
     for count, repeats in sizes.applied:
         for engine in ("local", "spark"):
             yield Case("apply", engine, BASE, count, repeats, series="apply")
+
+
+def _columns(sizes: Sizes) -> Iterator[Case]:
+    """Tables with more columns of the same rows."""
+    tables = [("models", replace(BASE, models=models), sizes.some) for models in MODELS]
+    tables += [("weights", replace(BASE, weights=weights), sizes.many) for weights in WEIGHTS]
+    for series, rows, count in tables:
+        case = Case("fit", "local", rows, count, sizes.repeats, series=series)
+        yield case
+        yield replace(case, engine="spark", read="direct")
 
 
 def _series(sizes: Sizes) -> Iterator[Case]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import shutil
 import sys
@@ -24,6 +25,7 @@ from redcal_spark.core.patches import PatchLog
 from redcal_spark.runs import start
 from redcal_spark.runs.job import Job
 from redcal_spark.runs.outcome import Outcome
+from redcal_spark.settings import DriverBudget
 from tests.bench import data, tables
 from tests.bench.memory import peak_bytes, peaks_below
 from tests.bench.scale_plan import Case
@@ -50,7 +52,12 @@ class Bench:
         """A place of its own for every run: nothing is found done, no session remembers it."""
         target = self.folder / f"run_{number}" / "rows"
         table = given.pop("table", self.table)
-        return tables.job(table, target, self.losses, work, **self.case.parameters | given)
+        given = self.case.parameters | given
+        return tables.job(table, target, self.losses, work, given=self.case.columns, **given)
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self.case.rows.schema.names)
 
     def first_rows(self) -> pa.Table:
         """Those of the first row group."""
@@ -79,11 +86,18 @@ def fit_told(job: Job, outcome: Outcome, active: int) -> dict[str, Any]:
         "phases": json.loads(outcome.row.timings or "{}"),
         "counters": json.loads(outcome.row.counters or "{}"),
         "patches": len(log),
+        "log": digest(log),
         "touched": sum(patch.rows for patch in log),
         "rounds": rounds_of(log),
         "active_bytes": active,
         "passes": [asdict(one) for one in passes],
     }
+
+
+def digest(log: PatchLog) -> str:
+    """Equal of equal logs only: fits in processes of their own are compared by it."""
+    lines = "\n".join(patch.to_line() for patch in log)
+    return hashlib.sha256(lines.encode()).hexdigest()
 
 
 def rounds_of(log: PatchLog) -> list[list[int]]:
@@ -110,7 +124,7 @@ def fit_here(bench: Bench) -> dict[str, Any]:
     small = bench.table_bytes <= WHOLE_AT_MOST
     readers = {name: read for name, read in tables.READERS.items() if small or name != "read_table"}
     bare = best(
-        {name: lambda r=r: r(bench.table, tables.COLUMNS) for name, r in readers.items()},  # type: ignore[misc]
+        {name: lambda r=r: r(bench.table, bench.columns) for name, r in readers.items()},  # type: ignore[misc]
         bench.case.repeats,
     )
     return {
@@ -130,7 +144,7 @@ def timed_outcome(job: Job) -> tuple[float, Outcome]:
 
 @contextlib.contextmanager
 def on_spark(bench: Bench) -> Iterator[tuple[SparkSession, Callable[[int | None], Backend]]]:
-    """A session, warmed up by a fit of a few rows, and what makes the work of a job."""
+    """A session, warmed up by a fit of the first rows, and what makes the work of a job."""
     from redcal_spark.backends.spark.backend import SparkBackend
     from redcal_spark.backends.spark.session import local_session
 
@@ -138,12 +152,15 @@ def on_spark(bench: Bench) -> Iterator[tuple[SparkSession, Callable[[int | None]
 
     def work(budget: int | None = None) -> Backend:
         scratch = str(bench.folder / "scratch")
-        return SparkBackend(spark, scratch, "auto" if budget is None else budget)
+        room: DriverBudget = "auto" if budget is None else budget
+        return SparkBackend(spark, scratch, room, read=bench.case.read)
 
     try:
         if bench.case.table is not None:
             few = bench.folder / "few.parquet"
-            pq.write_table(bench.first_rows().slice(0, 10_000), few)
+            # so many and so divided that there is a task for every worker: one that starts while
+            # a fit is timed takes seconds
+            pq.write_table(bench.first_rows(), few, row_group_size=10_000)
             start.fit(bench.job(-1, work(0), table=str(few), max_steps=2))
         yield spark, work
     finally:
@@ -154,7 +171,7 @@ def fit_there(bench: Bench) -> dict[str, Any]:
     """In turns with a bare read by Spark of the same columns."""
     bench.warm()
     with on_spark(bench) as (spark, work), peaks_below() as peaks:
-        frame = spark.read.parquet(bench.table).select(*tables.COLUMNS)
+        frame = spark.read.parquet(bench.table).select(*bench.columns)
         runs, bare = [], []
         for number in range(bench.case.repeats):
             job = bench.job(number, work(None))

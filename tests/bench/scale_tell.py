@@ -3,67 +3,36 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any
 
-from tests.bench.cost_model import CostModel, Line, Measured, Workload, fitted, tasks_of
+from tests.bench.cost_model import fitted
+from tests.bench.scale_cluster import cluster, passes_of
+from tests.bench.scale_found import Found, by_problem, of, table, that_differ
 from tests.bench.scale_plan import Case
 from tests.bench.tables import MEMORY
 from tests.bench.timing import seconds
 
-MIB, GIB = 2**20, 2**30
+MIB = 2**20
 PROMISED = {"worker": 512 * MIB}
 BESIDE = 500 * MIB  # of the driver, beside its budget
-BUDGET = 4 * GIB  # assumed of a cluster's driver: a quarter of what it may still use
 AT_MOST = 1.2  # times the ratio at the size before
-CLUSTER = 1.0  # seconds that a cluster is assumed to take more to start a job
-SIZES, CLUSTERS = (10**8, 10**9, 10**10), (2, 16, 100, 1_000)
-
-
-@dataclass(frozen=True)
-class Found:
-    """A case and what it gave."""
-
-    case: Case
-    told: dict[str, Any]
-
-    @property
-    def ratio(self) -> float:
-        return float(self.told["seconds"] / self.told["bare"])
-
-    @property
-    def active_rows(self) -> int:
-        return int(self.told["active_bytes"]) // packed_bytes(self.case.rows.classes)
-
-
-def packed_bytes(classes: int) -> int:
-    """Of a row as the engines keep it: two int32 vectors and a label."""
-    return 8 * classes + 4
 
 
 def markdown(found: Sequence[Found]) -> str:
     """Everything; what was not measured is left out."""
     parts = [
         *_rows(of(found, "rows")),
+        *_logs(found),
         *_memory([f for f in found if "peaks" in f.told]),
         *_applied(of(found, "apply")),
         *_worst(of(found, "worst")),
+        *_columns(found),
         *_series(found),
-        *_cluster(found),
+        *cluster(found),
     ]
     return "\n\n".join(parts)
-
-
-def of(found: Iterable[Found], series: str) -> list[Found]:
-    return [f for f in found if f.case.series == series]
-
-
-def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
 
 
 # --- rows -----------------------------------------------------------------------------------------
@@ -78,12 +47,12 @@ def _rows(found: list[Found]) -> list[str]:
     ]  # fmt: skip
     lines, before = [], dict[str, float]()
     for one in found:
-        engine, told = one.case.engine, one.told
-        growth = one.ratio / before[engine] if engine in before else None
-        before[engine] = one.ratio
+        how, told = one.case.how, one.told
+        growth = one.ratio / before[how] if how in before else None
+        before[how] = one.ratio
         lines.append(
             (
-                engine, f"{one.case.count:,}", seconds(told["seconds"]), seconds(told["bare"]),
+                how, f"{one.case.count:,}", seconds(told["seconds"]), seconds(told["bare"]),
                 f"{one.ratio:.2f}x", _growth(growth),
                 f"{one.active_rows / one.case.count:.1%}", told["patches"], len(told["rounds"]),
                 len(told["passes"]),
@@ -103,8 +72,18 @@ def _phases(found: list[Found]) -> list[str]:
     lines = []
     for one in found:
         spent = ", ".join(f"{name} {seconds(s)}" for name, s in one.told["phases"].items())
-        lines.append(f"- {one.case.engine}, {one.case.count:,} rows: {spent}")
+        lines.append(f"- {one.case.how}, {one.case.count:,} rows: {spent}")
     return ["\n".join(lines)]
+
+
+def _logs(found: Sequence[Found]) -> list[str]:
+    groups, differ = by_problem(found), that_differ(found)
+    if not groups:
+        return []
+    fits = f"Patch logs: {sum(map(len, groups))} fits of {len(groups)} tables"
+    if differ:
+        return [f"{fits}, of which **some differ**: {'; '.join(one.case.name for one in differ)}"]
+    return [f"{fits}, each fitted in several ways; for each table all logs are the same."]
 
 
 def _memory(found: list[Found]) -> list[str]:
@@ -168,6 +147,40 @@ def _worst(found: list[Found]) -> list[str]:
     return [table(heads, lines), "\n".join(scratch)] if lines else []
 
 
+# --- models, weights ------------------------------------------------------------------------------
+
+
+def _columns(found: Sequence[Found]) -> list[str]:
+    """Against the first of the same engine; of more models, the time for each two of them."""
+    parts = []
+    for series, over in (("models", " over M / 2"), ("weights", "")):
+        first: dict[str, Found] = {}
+        lines = []
+        for one in of(found, series):
+            told, case = one.told, one.case
+            base = first.setdefault(case.how, one).told
+            share = case.rows.models / 2
+            fit = told["seconds"] / share / base["seconds"]
+            scan = told["phases"]["scan"] / share / base["phases"]["scan"]
+            lines.append(
+                (
+                    case.rows.models if series == "models" else case.weights, case.how,
+                    f"{case.count:,}", f"{one.active_rows / case.count:.1%}",
+                    seconds(told["seconds"]), seconds(told["bare"]), f"{one.ratio:.2f}x",
+                    seconds(told["phases"]["scan"]), told["patches"],
+                    f"{scan:.2f}x", f"{fit:.2f}x",
+                )
+            )  # fmt: skip
+        against = "two" if series == "models" else "none"
+        heads = [
+            series, "engine", "rows", "active", "`fit`", "bare read", "ratio", "scan", "patches",
+            f"scan{over}, against {against}", f"`fit`{over}, against {against}",
+        ]  # fmt: skip
+        if lines:
+            parts.append(table(heads, lines))
+    return parts
+
+
 # --- d, losses, disagreement, K -------------------------------------------------------------------
 
 
@@ -209,131 +222,6 @@ def _series(found: Sequence[Found]) -> list[str]:
     return parts
 
 
-# --- a cluster ------------------------------------------------------------------------------------
-
-
-def passes_of(found: Iterable[Found]) -> list[Measured]:
-    """Passes over stored rows whose size is known."""
-    names = ("events", "residuals", "gaps", "sums")
-    return [
-        Measured(made["bytes"], one.told["cores"], made["seconds"])
-        for one in found
-        if one.case.engine == "spark"
-        for made in one.told.get("passes", [])
-        if made["name"] in names and made["bytes"]
-    ]
-
-
-def model_of(found: Sequence[Found]) -> CostModel | None:
-    fits = [f for f in of(found, "rows") if f.case.engine == "spark"]
-    far = of(found, "worst")
-    driver = [f.told for f in of(found, "driver")]
-    tasks = [told["task_seconds"] + told["statistics"][0]["seconds"] for told in driver]
-    passes = passes_of(found)
-    if not (fits and far and tasks and passes):
-        return None
-    scans = [Measured(f.case.count, f.told["cores"], f.told["phases"]["scan"]) for f in fits]
-    holdout = [Measured(f.active_rows, f.told["cores"], f.told["phases"]["holdout"]) for f in far]
-    handed = [Measured(_chosen_bytes(f), 1, f.told["phases"]["fit"]) for f in fits]
-    return CostModel(
-        fitted(scans), fitted(passes), fitted(holdout), fitted(handed), tasks[0], CLUSTER
-    )
-
-
-def _chosen_bytes(one: Found) -> int:
-    """Of the events that the rounds of a fit chose."""
-    return sum(int(event) for event, _ in one.told["rounds"]) * packed_bytes(one.case.rows.classes)
-
-
-def workload_of(one: Found) -> Workload:
-    """The rounds of a fit that was measured, as shares of its rows."""
-    rows, case = one.case.count, one.case
-    return Workload(
-        active=one.active_rows / rows,
-        row_bytes=packed_bytes(case.rows.classes),
-        table_bytes=round(one.told["table_bytes"] / rows),
-        rounds=tuple((event / rows, after) for event, after in one.told["rounds"]),
-        driver_budget=BUDGET,
-    )
-
-
-def _cluster(found: Sequence[Found]) -> list[str]:
-    model = model_of(found)
-    fits = [f for f in of(found, "rows") if f.case.engine == "spark"]
-    if model is None:
-        return []
-    largest = max(fits, key=lambda f: f.case.count)
-    work = workload_of(largest)
-    rows = [
-        [f"{n:,}", *(f"{model.fit_seconds(n, c, work) / 60:,.1f}" for c in CLUSTERS)] for n in SIZES
-    ]
-    heads = ["minutes of a fit, by rows", *(f"{cores:,} cores" for cores in CLUSTERS)]
-    parts = [_assumptions(model, work, found), table(heads, rows), _checked(model, largest, work)]
-    return [*parts, *_statistics(found, work)]
-
-
-def _assumptions(model: CostModel, work: Workload, found: Sequence[Found]) -> str:
-    def line(told: Line, unit: str, scale: float) -> str:
-        each = seconds(told.each * scale)
-        return f"{seconds(told.latency)} + {each} a {unit} / cores (off by {told.error:.0%})"
-
-    events = sum(share for share, _ in work.rounds)
-    followed = sum(after for _, after in work.rounds)
-    return "\n".join(
-        [
-            f"- an iteration (one pass): {line(model.passes, 'MB', 1e6)}, "
-            f"from {len(passes_of(found))} passes",
-            f"- the scan: {line(model.scan, 'million rows', 1e6)}",
-            f"- holdout pass: {line(model.holdout, 'million active rows', 1e6)}",
-            f"- the driver: at most {seconds(model.task)} a task (it shares the cores here); "
-            f"a cluster takes {model.job:g} s more to start a job than this machine "
-            "(assumed, not measured)",
-            f"- {work.active:.1%} of the rows are active, {work.row_bytes} bytes each; "
-            f"{len(work.rounds)} rounds with events of {events:.1%} of the rows in all and "
-            f"{followed} calibration patches",
-            f"- events of at most {work.driver_budget / MIB:,.0f} MiB go to the driver, which "
-            f"takes {seconds(model.handed.latency)} + {seconds(model.handed.each * 1e6)} a MB to "
-            f"read and patch them (off by {model.handed.error:.0%}); a larger one takes two passes "
-            "over all active rows, one over the event per patch, and a holdout pass in the end",
-        ]
-    )
-
-
-def _checked(model: CostModel, one: Found, work: Workload) -> str:
-    here = replace(model, task=0.0, job=0.0)
-    said = here.fit_seconds(one.case.count, one.told["cores"], work)
-    phases = one.told["phases"]
-    was = sum(phases.get(name, 0.0) for name in ("scan", "fit", "holdout"))
-    return (
-        f"For the {one.case.count:,} rows measured on {one.told['cores']} cores the model says "
-        f"{seconds(said)}; scan, patches and the holdout pass took {seconds(was)}."
-    )
-
-
-def _statistics(found: Sequence[Found], work: Workload) -> list[str]:
-    lines = []
-    points = 1 + len(work.rounds)
-    rows, cores = SIZES[-1], CLUSTERS[-1]
-    scans = tasks_of(rows * work.table_bytes, cores)
-    parts = tasks_of(rows * work.active * work.row_bytes, cores)
-    for one in of(found, "driver"):
-        for told in one.told["statistics"]:
-            size, spent = told["bytes"], told["seconds"]
-            lines.append(
-                (
-                    f"{told['losses']}, K = {told['actions']}, d = {told['classes']}",
-                    f"{size / 1e3:,.1f} kB", f"{2 * size * scans / GIB:,.2f} GiB",
-                    seconds(2 * spent * scans), f"{points * size * parts / GIB:,.2f} GiB",
-                    seconds(points * spent * parts),
-                )
-            )  # fmt: skip
-    heads = [
-        "losses", "totals of some rows", f"to the driver from a scan of {scans:,} tasks",
-        "adding up", f"from the holdout pass, {parts:,} tasks x {points} points", "adding up",
-    ]  # fmt: skip
-    return [table(heads, lines)] if lines else []
-
-
 # --- the chart ------------------------------------------------------------------------------------
 
 
@@ -347,9 +235,9 @@ def write_chart(found: Sequence[Found], path: Path) -> bool:
         return False
     figure = Figure(figsize=(9, 3.4), layout="constrained")
     left, right = figure.subplots(1, 2)
-    for engine, style in (("local", "o-"), ("spark", "s--")):
-        own = [f for f in fits if f.case.engine == engine]
-        left.plot([f.case.count for f in own], [f.ratio for f in own], style, label=engine)
+    for how, style in (("local", "o-"), ("spark direct", "s--"), ("spark DataFrame", "^:")):
+        own = [f for f in fits if f.case.how == how]
+        left.plot([f.case.count for f in own], [f.ratio for f in own], style, label=how)
     left.set(xscale="log", xlabel="rows", ylabel="fit / bare read", ylim=(0, None))
     left.legend()
     if passes:

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -39,6 +39,7 @@ CLASSES = ACTIONS = 10
 ALPHA, ETA = 1e-3, 1e-2
 COLUMNS = ["scores_a", "scores_b", "label", "id"]
 MOST_PATCHES = 100  # of the log that is applied
+TWO = {"model_1": "scores_a", "model_2": "scores_b"}
 MEMORY = 1.5 * 2**30  # bytes, beside the active rows
 
 
@@ -78,9 +79,13 @@ def job(
     losses: LossFamily | None = None,
     work: Backend | None = None,
     segments: Sequence[str] = (),
+    given: Mapping[str, Any] = TWO,
     **parameters: Any,
 ) -> Job:
-    """The job that the command line would make of a configuration file; in memory unless said."""
+    """The job that the command line would make of a configuration file; in memory unless said.
+
+    given: the columns of models and weights, as the section `input` names them.
+    """
     losses = losses or data.losses(1, CLASSES, ACTIONS)
     config = config_from_tree(
         {
@@ -88,8 +93,7 @@ def job(
                 "table": table,
                 "id": "id",
                 "label": "label",
-                "model_1": "scores_a",
-                "model_2": "scores_b",
+                **given,
                 **({"segments": list(segments)} if segments else {}),
             },
             "losses": {

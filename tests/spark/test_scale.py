@@ -17,7 +17,8 @@ def test_spark_writes_the_same_rows(
 ) -> None:
     monkeypatch.setattr(scale_data, "CELLS", 1_024)  # blocks of 256 rows
     monkeypatch.setattr(scale_data, "FILE_CELLS", 3 * 256 * 3)
-    rows, count = Rows(classes=3, actions=4, correlation=0.6), 2_500
+    rows = Rows(classes=3, actions=4, correlation=0.6, models=3, weights=5)
+    count = 2_500
     write(rows, count, tmp_path / "here")
     write_on_spark(spark, rows, count, str(tmp_path / "there"))
     files = sorted((tmp_path / "there").glob("*.parquet"))

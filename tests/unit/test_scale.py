@@ -1,4 +1,4 @@
-"""The scale bench: its rows, its resuming, its cost model, its tables."""
+"""The scale bench: its rows, its plan, its resuming, and one measurement."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.bench import data, scale, scale_data, scale_run, scale_tell
-from tests.bench.cost_model import CostModel, Line, Measured, Workload, fitted, tasks_of
 from tests.bench.scale_data import CannotDisagree, Rows, blocks_of, by_value, write
+from tests.bench.scale_found import Found
 from tests.bench.scale_plan import FULL, QUICK, Case, plan
 from tests.bench.timing import seconds
 
@@ -58,6 +58,21 @@ def test_a_table_is_the_beginning_of_a_longer_one(tmp_path: Path) -> None:
         write(SMALL, rows, tmp_path / str(rows))
     short, long = (pq.read_table(tmp_path / str(rows)).sort_by("id") for rows in (700, 1_900))
     assert short == long.slice(0, 700)
+
+
+def test_more_models_and_weights_are_more_columns_of_the_same_rows() -> None:
+    narrow, wide = (
+        blocks_of(rows, 10**6).group([0, 3])
+        for rows in (SMALL, replace(SMALL, models=4, weights=5))
+    )
+    assert wide.schema == data.table_schema(pa.float32(), 4, weighted=True)
+    assert wide.select(narrow.schema.names) == narrow
+    weights = wide.column("weight").to_numpy()
+    assert set(weights) == {1, 2, 3, 4, 5}
+    assert weights[:256].tolist() != weights[256:].tolist()
+    views = [scores(wide, name) for name in wide.schema.names if name.startswith("scores_")]
+    assert len(views) == 4
+    assert all((one != other).any() for one in views for other in views if one is not other)
 
 
 def test_blocks_differ_and_so_do_seeds() -> None:
@@ -145,8 +160,9 @@ def test_the_command_writes_a_table(tmp_path: Path) -> None:
 class Recorder:
     """Stands for the processes that measure: says which case it was asked for."""
 
-    def __init__(self, failing: str = "nothing"):
+    def __init__(self, failing: str = "nothing", logs: Sequence[str] = ()):
         self.failing = failing
+        self.logs = list(logs)
         self.seen: list[str] = []
 
     def __call__(self, case: Case, folder: Path) -> dict[str, Any]:
@@ -154,7 +170,7 @@ class Recorder:
         self.seen.append(case.name)
         if self.failing in case.name:
             raise ValueError("no room")
-        return {"seconds": 1.0}
+        return {"seconds": 1.0} | ({"log": self.logs.pop(0)} if self.logs else {})
 
 
 CASES = [
@@ -173,6 +189,22 @@ def test_a_rerun_makes_only_what_is_missing(tmp_path: Path) -> None:
     assert scale.measure_all(CASES, tmp_path, third) == []
     assert third.seen == []
     assert list((tmp_path / "tables").iterdir()) == []
+
+
+def test_logs_that_differ_are_a_failure_until_they_are_measured_again(tmp_path: Path) -> None:
+    local = CASES[0]
+    direct = replace(local, engine="spark", read="direct")
+    cases = [local, direct, replace(direct, read="spark"), CASES[2]]
+    run = Recorder(logs=["same", "same", "other", "of another table"])
+    assert scale.measure_all(cases, tmp_path, run) == [cases[2]]
+    assert scale.measure_all(cases, tmp_path, Recorder()) == [cases[2]]
+    assert len(run.seen) == 4
+    found = scale.Results(tmp_path / "results.jsonl").found(cases)
+    (told,) = scale_tell._logs(found)
+    assert told == f"Patch logs: 3 fits of 1 tables, of which **some differ**: {cases[2].name}"
+    (told,) = scale_tell._logs(found[:2])
+    assert "2 fits of 1 tables" in told and "all logs are the same" in told
+    assert scale_tell._logs(found[:1]) == []
 
 
 def test_half_a_line_does_not_count(tmp_path: Path) -> None:
@@ -200,10 +232,16 @@ def test_a_case_survives_json() -> None:
 def test_the_plan_is_what_was_promised() -> None:
     cases = plan(FULL)
     assert len({case.name for case in cases}) == len(cases)
-    fits = [(c.engine, c.count) for c in cases if c.series == "rows"]
-    assert sorted(fits) == sorted(
-        (engine, count) for engine in ("local", "spark") for count in (10**6, 10**7, 10**8)
-    )
+    fits = [(c.count, c.how) for c in cases if c.series == "rows"]
+    assert fits == [
+        (count, how)
+        for count in (10**6, 10**7, 10**8)
+        for how in ("local", "spark direct", "spark DataFrame")
+    ]
+    models = [(c.rows.models, c.how) for c in cases if c.series == "models"]
+    assert models == [(m, how) for m in (2, 4, 8) for how in ("local", "spark direct")]
+    weights = [(c.rows.weights, c.how) for c in cases if c.series == "weights"]
+    assert weights == [(w, how) for w in (0, 5) for how in ("local", "spark direct")]
     assert [c.rows.classes for c in cases if c.series == "d"] == [2, 10, 100, 1_000]
     assert len({c.count * c.rows.row_bytes for c in cases if c.series == "d"}) == 1
     assert [c.losses for c in cases if c.series == "losses"] == [1, 10, 100]
@@ -222,18 +260,23 @@ def test_the_plan_is_what_was_promised() -> None:
 # --- one measurement ------------------------------------------------------------------------------
 
 
+def measured(case: Case, folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    scale.make_table(case, folder)
+    assert scale_run.main([json.dumps(case.to_json()), str(folder / "run")]) == 0
+    told: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return told
+
+
 @pytest.mark.parametrize("kind", ["fit", "apply"])
 def test_a_measurement_here(tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: Any) -> None:
     case = Case(kind, "local", SMALL, 3_000, series="rows")
-    scale.make_table(case, tmp_path)
-    assert scale_run.main([json.dumps(case.to_json()), str(tmp_path / "run")]) == 0
-    told = json.loads(capsys.readouterr().out)
+    told = measured(case, tmp_path, capsys)
     assert told["seconds"] > 0 and told["bare"] > 0
     assert told["peaks"]["process"] > 10**7
     assert told["patches"] > 0
     assert not (tmp_path / "run").exists()
     if kind == "fit":
-        one = scale_tell.Found(case, told)
+        one = Found(case, told)
         assert 0.05 < one.active_rows / case.count < 0.15  # nearly all rows that disagree
         patched = [1 + after for _, after in told["rounds"]]
         assert sum(patched) == told["patches"]
@@ -242,137 +285,32 @@ def test_a_measurement_here(tmp_path: Path, capsys: pytest.CaptureFixture[str], 
         assert scale_tell.write_chart([one], tmp_path / "chart.svg")
 
 
-# --- the cost model -------------------------------------------------------------------------------
-
-
-def made(latency: float, each: float, noise: Sequence[float] = (0.0,) * 6) -> list[Measured]:
-    sizes = [1e6, 5e6, 4e7, 1e8, 5e8, 9e8]
-    return [
-        Measured(size, cores, (latency + each * size / cores) * (1 + off))
-        for size, cores, off in zip(sizes, [2, 4, 2, 2, 8, 2], noise, strict=True)
+def test_models_and_weights_are_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Four models for twice the time of two cost the same for each two of them."""
+    found = []
+    for series, rows, seconds_told in (
+        ("models", SMALL, 2.0),
+        ("models", replace(SMALL, models=4), 4.0),
+        ("weights", SMALL, 2.0),
+        ("weights", replace(SMALL, weights=5), 3.0),
+    ):
+        case = Case("fit", "local", rows, 3_000, series=series)
+        told = measured(case, tmp_path, capsys)
+        one = Found(case, told)
+        assert told["patches"] > 0
+        assert 0.05 < one.active_rows / case.count < 0.3
+        told |= {"seconds": seconds_told}
+        told["phases"]["scan"] = seconds_told / 2
+        found.append(one)
+    assert found[0].told["log"] == found[2].told["log"] != found[3].told["log"]
+    models, weights = scale_tell._columns(found)
+    assert [line.split(" | ")[:3] for line in models.splitlines()[2:]] == [
+        ["| 2", "local", "3,000"],
+        ["| 4", "local", "3,000"],
     ]
-
-
-def test_the_model_finds_known_coefficients() -> None:
-    line = fitted(made(0.25, 1.2e-8))
-    assert line.latency == pytest.approx(0.25)
-    assert line.each == pytest.approx(1.2e-8)
-    assert line.error == pytest.approx(0, abs=1e-9)
-    noisy = fitted(made(0.25, 1.2e-8, (0.05, -0.05, 0.03, -0.04, 0.05, -0.02)))
-    assert noisy.latency == pytest.approx(0.25, rel=0.1)
-    assert noisy.each == pytest.approx(1.2e-8, rel=0.1)
-    assert 0.01 < noisy.error < 0.06
-
-
-def test_latency_is_never_below_nothing() -> None:
-    alike = fitted([Measured(100, 2, 1.0), Measured(100, 2, 1.0)])
-    assert alike.latency == 0
-    assert alike.each == pytest.approx(0.02)
-    low = fitted([Measured(100, 1, 1.0), Measured(200, 1, 4.0)])
-    assert low.latency == 0 and low.each > 0
-    with pytest.raises(ValueError, match="no passes"):
-        fitted([])
-
-
-def test_tasks_are_as_spark_makes_them() -> None:
-    mib = 2**20
-    assert tasks_of(1 * mib, 100) == 1
-    assert tasks_of(40 * mib, 100) == 10  # no task under 4 MiB
-    assert tasks_of(1_000 * mib, 100) == 100
-    assert tasks_of(128_000 * mib, 100) == 1_000  # none over 128
-
-
-def test_a_fit_by_hand() -> None:
-    """Two rounds, one of them too large for the driver, on one core."""
-    lines = Line(1, 2.0), Line(10, 0.5), Line(100, 3.0), Line(5, 0.25)
-    model = CostModel(*lines, task=0.0, job=0.0)
-    work = Workload(0.5, 8, 16, ((0.25, 3), (0.01, 9)), driver_budget=1_000)
-    rows = 1_000  # 500 of them active: 4,000 bytes; events of 2,000 and 80 bytes
-    scan, over_active, over_event = 1 + 2.0 * 1_000, 10 + 0.5 * 4_000, 10 + 0.5 * 2_000
-    holdout = 100 + 3.0 * 500
-    by_hand = scan + 2 * over_active + (1 + 3) * over_event + 5 + 0.25 * 80 + holdout
-    assert model.fit_seconds(rows, 1, work) == pytest.approx(by_hand)
-    roomy = Workload(0.5, 8, 16, work.rounds, driver_budget=4_000)
-    at_driver = 5 + 0.25 * 2_080
-    assert model.fit_seconds(rows, 1, roomy) == pytest.approx(scan + at_driver)
-    slow = CostModel(*lines, task=7.0, job=100.0)
-    assert slow.fit_seconds(rows, 1, roomy) == pytest.approx(scan + at_driver + 107)
-
-
-def spark_results() -> list[scale_tell.Found]:
-    """Made up: a scan takes 2 s + 4 core-seconds a million rows, a pass .5 s + 20 a GB, the
-    holdout pass 8 core-seconds a million active rows, the driver .25 s + 50 a GB of an event;
-    84 bytes a row, a tenth active, one round."""
-
-    def told(rows: int, share: float, **more: Any) -> dict[str, Any]:
-        active = round(rows * share)
-        size = active * 84
-        passes = [{"name": "events", "rows": active, "bytes": size, "seconds": 0.5 + 1e-8 * size}]
-        phases = {"scan": 2 + 2e-6 * rows, "fit": 0.25 + 84e-9 * rows, "holdout": 4e-6 * active}
-        counters = {"scratch_bytes": 3 * size}
-        return {
-            "cores": 2, "seconds": 60.0, "bare": 20.0, "phases": phases, "passes": passes,
-            "active_bytes": size, "counters": counters, "patches": 5, "table_bytes": 80 * rows,
-            "rounds": [[rows // 50, 4]], "touched": rows, "peaks": {"driver": 2**28}, **more,
-        }  # fmt: skip
-
-    rows = Rows()
-    family = {"losses": 1, "actions": 10, "classes": 10, "bytes": 5_000, "seconds": 2e-4}
-    return [
-        *(
-            scale_tell.Found(Case("fit", "spark", rows, n, series="rows"), told(n, 0.1))
-            for n in (10**7, 10**8)
-        ),
-        *(
-            scale_tell.Found(Case("worst", "spark", rows, n, series="worst"), told(n, 1.0))
-            for n in (10**6, 10**7)
-        ),
-        scale_tell.Found(
-            Case("driver", "spark", rows, 0, series="driver"),
-            {"cores": 2, "task_seconds": 0.0008, "statistics": [family]},
-        ),
-    ]
-
-
-def test_the_minutes_of_a_cluster() -> None:
-    found = spark_results()
-    model = scale_tell.model_of(found)
-    assert model is not None
-    assert model.scan.each == pytest.approx(4e-6)
-    assert model.passes.latency == pytest.approx(0.5)
-    assert model.passes.each == pytest.approx(2e-8)
-    assert model.holdout.each == pytest.approx(8e-6)
-    assert model.handed.latency == pytest.approx(0.25)
-    assert model.handed.each == pytest.approx(5e-8)
-    text = scale_tell.markdown(found)
-    # a billion rows on 100 cores: 80 GB in 597 tasks; an event of 1.68 GB, which the driver takes
-    scan = 1 + 2 + 4e-6 * 1e9 / 100 + 0.597
-    (line,) = [x for x in text.splitlines() if x.startswith("| 1,000,000,000 |")]
-    assert line.split(" | ")[3] == f"{(scan + 0.25 + 5e-8 * 1.68e9) / 60:,.1f}"
-    # ten billion: 5,961 tasks; 84 GB active in 626; an event of 16.8 GB in 126, too large for it
-    scan = 1 + 2 + 4e-6 * 1e10 / 100 + 5.961
-    over_active = 1 + 0.5 + 2e-8 * 84e9 / 100 + 0.626
-    over_event = 1 + 0.5 + 2e-8 * 16.8e9 / 100 + 0.126
-    spent = scan + 0.25 + 2 * over_active + 5 * over_event + 1 + 8e-6 * 1e9 / 100
-    (line,) = [x for x in text.splitlines() if x.startswith("| 10,000,000,000 |")]
-    assert line.split(" | ")[3] == f"{spent / 60:,.1f}"
-    assert "10,000,000 rows, cores: 2, 5 patches: 60 s in all; 0.84 GB of packed rows, 2.52" in text
-
-
-def test_a_ratio_that_grows_is_told() -> None:
-    small, large, *_ = spark_results()
-    large.told["seconds"] = 100.0
-    text = scale_tell.markdown([small, large])
-    assert "| 5.00x | 1.67x, at most 1.2x: **missed** |" in text
-    large.told["seconds"] = 72.0
-    assert "| 3.60x | 1.20x |" in scale_tell.markdown([small, large])
-
-
-def test_a_promise_about_memory_that_was_broken_is_told() -> None:
-    one = spark_results()[0]
-    one = replace(one, case=replace(one.case, kind="worst", series="worst"))
-    assert "driver 256 MiB | driver 500 MiB | yes |" in scale_tell.markdown([one])
-    one.told["peaks"] = {"driver": 2**28, "jvm": 2**31, "worker": 2**30}
-    peaks = "driver 256 MiB, jvm 2,048 MiB, worker 1,024 MiB"
-    told = f"| {peaks} | driver 500 MiB, worker 512 MiB | **NO** |"
-    assert told in scale_tell.markdown([one])
+    assert models.splitlines()[3].endswith("| 1.00x | 1.00x |")
+    assert weights.splitlines()[2].startswith("| no weights | local |")
+    assert weights.splitlines()[3].startswith("| weights 1 to 5 | local |")
+    assert weights.splitlines()[3].endswith("| 1.50x | 1.50x |")
