@@ -51,6 +51,7 @@ if "display" not in globals():  # not on Databricks
 # MAGIC paper does not say which it had). `auto` is with `beta: auto`, about the sampling noise of
 # MAGIC the fitting rows, and Reconcile's alpha at .05. `finer` is `auto` with a fifth of eta: with
 # MAGIC ten actions there are ninety events, and often none of them has one row in a hundred.
+# MAGIC `tuned` is `auto` with the eta that `eta: auto` chooses on the fitting rows.
 
 # COMMAND ----------
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from redcal_spark.model.pair import ReconciledPair
     from redcal_spark.model.reconciler import Reconciler
 
-__version__ = "0.2.0.dev0"
+__version__ = "0.2.0"
 __all__ = ["ReconciledPair", "Reconciler", "__version__"]
 
 # Pairs are shown by the report, which stands above them; it is loaded when something is shown.

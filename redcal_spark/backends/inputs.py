@@ -61,10 +61,14 @@ def columns_for(given: Input, scores: tuple[ScoreColumns, ...]) -> Columns:
     )
 
 
+def parts_of(identity: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The identities of the tables that an input is made of."""
+    return list(identity["tables"]) if identity["kind"] == "join" else [identity]
+
+
 def pinned(given: Input, identity: Mapping[str, Any]) -> Input:
     """The same input at the Delta versions that an identity names."""
-    parts = [identity] if identity["kind"] != "join" else list(identity["tables"])
-    versions = [part.get("version") for part in parts]
+    versions = [part.get("version") for part in parts_of(identity)]
     changes: dict[str, Any] = {} if versions[0] is None else {"version": versions[0]}
     own = [m for m in range(1, given.n_models + 1) if given.score_table(m) is not None]
     for model, version in zip(own, versions[1:], strict=True):

@@ -15,6 +15,7 @@ from redcal_spark.errors import InputError, UsageError
 Batches = Iterable[pa.RecordBatch]
 
 BATCH = 65_536  # rows at a time: enough for threads to share, small enough for the cache
+FEW = 4_096  # rows
 
 
 def to_arrow(data: Any, names: Sequence[str]) -> pa.Table:
@@ -167,6 +168,22 @@ def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
 
 def batches(table: pa.Table) -> Iterator[pa.RecordBatch]:
     yield from table.to_batches(max_chunksize=BATCH)
+
+
+def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Small neighbours as one batch: to count its events costs more than a few rows."""
+    few: list[pa.RecordBatch] = []
+    for batch in batches:
+        if few and sum(each.num_rows for each in few) + batch.num_rows > FEW:
+            yield _one(few)
+            few = []
+        few.append(batch)
+    if few:
+        yield _one(few)
+
+
+def _one(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 def _only(columns: Any) -> str:

@@ -183,7 +183,8 @@ class Scanner:
         if self.folds and block.fold is not None:  # holdout rows have none
             folds = Folds.of(block, known[0], kept, self.rules.losses)
         mean = measure(mean_block(block), self.rules) if self.mean else None
-        return SplitResult(totals, [kept], folds, mean)
+        # of many losses the counts take more memory than a batch's rows; the totals have them
+        return SplitResult(totals, [replace(kept, counts=[])], folds, mean)
 
 
 def check_weight(total: int, where: str, column: str | None) -> None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from redcal_spark.backends.backend import Scan
 from redcal_spark.backends.local.backend import LocalScan
 from redcal_spark.backends.local.scan import gather_pieces
-from redcal_spark.core.arrow import batches
+from redcal_spark.core.arrow import batches, joined
 from redcal_spark.core.folds import check_id
 from redcal_spark.core.problem import Problem
 from redcal_spark.core.scan import each_alone
@@ -80,7 +80,7 @@ def scanned(problem: Problem, given: Given, how: Computing) -> Iterator[Scan]:
         with _on_spark(problem, frame, given, how, split) as scan:
             yield scan
         return
-    rows = each_alone(batches(table))
+    rows = each_alone(joined(batches(table)))
     result = gather_pieces(problem, rows, table.schema, "the data", split, threads=how.threads)
     _check(problem, result[0], given, split)
     yield LocalScan(*result, how.threads)

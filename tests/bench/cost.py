@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from redcal_spark.backends.spark.scratch import Scratch
 from redcal_spark.backends.spark.session import local_session
 from redcal_spark.backends.spark.stored_blocks import Stored
 from redcal_spark.backends.spark.tasks import CellSource, add_up
+from redcal_spark.config.schema import Read
 from redcal_spark.core.additive import Array
 from redcal_spark.core.kernel import Rules
 from redcal_spark.core.packing import pack, unpack_block
@@ -37,6 +38,8 @@ from tests.bench.timing import Ratio, Result, seconds
 
 ROOT = Path(__file__).parents[2]
 EXECUTORS = 4  # of the cluster, a core each, on the two cores of this machine
+WHERE = ONE, BOTH, MANY = "1 core", "2 cores", f"{EXECUTORS} executors"
+READS: tuple[Read, ...] = ("direct", "spark")
 
 
 # --- a pass ---------------------------------------------------------------------------------------
@@ -155,28 +158,31 @@ class Cost:
 
 def cost(sizes: Sizes) -> Result:
     """COST: the number of cores from which on Spark beats the embedded engine on its two."""
-    with table_of(sizes, sizes.some) as table:
-        one, two, many = (_apart(table, where, 1) for where in ("local[1]", "local[2]", "cluster"))
-    assert one["log"] == two["log"] == many["log"], "the logs differ"
-    base = min(one["embedded"], two["embedded"], many["embedded"])
-    ratios, notes = [], []
-    for read, words in (("direct", "direct"), ("spark", "the DataFrame scan")):
-        found = Cost(one[read], two[read], base)
-        notes.append(f"COST, {sizes.some:,} rows, {words}: {found}")
-        for told, where in ((one, "1 core"), (two, "2 cores"), (many, f"{EXECUTORS} executors")):
-            ratios.append(
-                Ratio(f"fit {sizes.some:,} rows, {words}, {where}", told[read], base, "cost")
-            )
+    ratios: list[Ratio] = []
+    notes: list[str] = []
+    for rows, repeats in ((sizes.some, sizes.repeats), (sizes.many, 1)):
+        with table_of(sizes, rows) as table, table_of(sizes, sizes.few) as few:
+            found = {where: _apart(table, few, where, repeats) for where in WHERE}
+        assert len({str(one["log"]) for one in found.values()}) == 1, "the logs differ"
+        base = found[BOTH]["embedded"]
+        for read, words in (("direct", "direct"), ("spark", "the DataFrame scan")):
+            told = {where: one[read] for where, one in found.items()}
+            notes.append(f"COST, {rows:,} rows, {words}: {Cost(told[ONE], told[BOTH], base)}")
+            ratios += [
+                Ratio(f"fit {rows:,} rows, {words}, {where}", spent, base, "cost")
+                for where, spent in told.items()
+            ]
     notes.append(
-        f"the {EXECUTORS} executors are processes of a standalone cluster, a core each, and share "
-        "the two cores of this machine: they show what being apart costs, not what more cores give"
+        "on 1 core Spark's driver, its JVM and its worker share that core, and nothing else runs "
+        f"on the other one; the {EXECUTORS} executors are processes of a standalone cluster, a "
+        "core each, and share both: they show what being apart costs, not what more cores give"
     )
     return Result(ratios, notes)
 
 
-def _apart(table: str, where: str, repeats: int) -> dict[str, Any]:
+def _apart(table: str, few: str, where: str, repeats: int) -> dict[str, Any]:
     """In a process of its own: a session has the cores that it was started with."""
-    command = [sys.executable, "-m", "tests.bench.cost", table, where, str(repeats)]
+    command = [sys.executable, "-m", "tests.bench.cost", table, few, where, str(repeats)]
     told = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, cwd=ROOT)
     found: dict[str, Any] = json.loads(told.stdout.splitlines()[-1])
     return found
@@ -184,8 +190,10 @@ def _apart(table: str, where: str, repeats: int) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _session(where: str, folder: Path) -> Iterator[Any]:
-    if where != "cluster":
-        with backends.stopped(local_session(master=where)) as spark:
+    if where != MANY:
+        cores = WHERE.index(where) + 1
+        os.sched_setaffinity(0, range(cores))  # else a JVM takes what its worker leaves
+        with backends.stopped(local_session(master=f"local[{cores}]")) as spark:
             yield spark
         return
     hosts = backends.HOSTS[:1]
@@ -197,16 +205,18 @@ def _session(where: str, folder: Path) -> Iterator[Any]:
             yield spark
 
 
-def main(table: str, where: str, repeats: str) -> None:
+def main(table: str, few: str, where: str, repeats: str) -> None:
     with tempfile.TemporaryDirectory() as made, _session(where, Path(made)) as spark:
+        works = {read: SparkBackend(spark, f"{made}/scratch", read=read) for read in READS}
         fitted = Fits(table, Path(made), FIT)
-        for number in range(int(repeats) + 1):
-            if number == 1:
-                fitted = replace(fitted, seconds={}, phases={})  # the first ones were slow
-            fitted.run("embedded", embedded())
-            for read in ("direct", "spark"):
-                fitted.run(read, SparkBackend(spark, f"{made}/scratch", read=read))
-    print(json.dumps(fitted.seconds | {"log": fitted.logs["embedded"]}))
+        for work in works.values():
+            fitted.run("warm", work, few)
+        for _ in range(int(repeats)):
+            if where == BOTH:
+                fitted.run("embedded", embedded())
+            for read, work in works.items():
+                fitted.run(read, work)
+    print(json.dumps(fitted.seconds | {"log": fitted.logs["direct"]}))
 
 
 MEASUREMENTS: dict[str, Callable[[Sizes], Result]] = {"passes": passes, "cost": cost}

@@ -7,15 +7,21 @@ from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
+from redcal_spark import Reconciler
+from redcal_spark.backends.local.scan import gather_pieces
 from redcal_spark.backends.threads import ordered
+from redcal_spark.core.arrow import batches, joined
 from redcal_spark.core.history import Point, history, segments
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.metrics import Metrics, Totals, measure, optimal_label_sums
 from redcal_spark.core.patches import Patch
+from redcal_spark.core.scan import each_alone
 from redcal_spark.core.sums import cell_score_sums
 from tests import oracle, problems
 from tests.helpers import block_of, brier, fit, gathered, log_of, reconciler, seeds
@@ -214,3 +220,36 @@ def test_a_calibration_everywhere_has_at_most_200_points_for_each_model(steps: i
     assert found[-1] == log[-2:]
     assert len(found) - 1 <= 201
     assert all(len({p.model for p in part}) == 1 for part in found)
+
+
+def chunked(rows: int, d: int) -> pa.Table:
+    """Two rows a chunk, as when many small files were read."""
+    rng = np.random.default_rng(8)
+    one, two = rng.dirichlet(np.ones(d), (2, rows))
+    columns = {"f": one.tolist(), "g": two.tolist(), "y": rng.integers(0, d, rows)}
+    return pa.Table.from_batches(pa.table(columns).to_batches(max_chunksize=2))
+
+
+def test_small_chunks_of_many_losses_take_no_memory_of_their_own() -> None:
+    """The counts of all events would be 160 kB for each of them."""
+    losses = {f"l{i}": np.random.default_rng(i).random((50, 3)).round(3) for i in range(8)}
+    parameters: dict[str, Any] = {"alpha": 0.01, "eta": 0.2, "beta": 0.1, "max_steps": 1}
+    columns: dict[str, Any] = {"model_1": "f", "model_2": "g", "label": "y"}
+    problem = Reconciler(losses=losses, **parameters, **columns).problem
+    table = chunked(1_200, 3)
+    for pieces in (each_alone(batches(table)), each_alone(joined(batches(table)))):
+        tracemalloc.start()
+        result, _ = gather_pieces(problem, pieces, table.schema, "x", threads=1)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert result.fit.rows == 1_200
+        assert peak < 20e6  # 96 MB if they were kept
+
+
+def test_small_chunks_are_joined_up_to_a_bound() -> None:
+    table = chunked(10_000, 2)
+    found = list(joined(batches(table)))
+    assert [batch.num_rows for batch in found] == [4_096, 4_096, 1_808]
+    assert pa.Table.from_batches(found).combine_chunks() == table.combine_chunks()
+    large = pa.table({"x": range(200_000)})
+    assert list(joined(batches(large))) == list(batches(large))

@@ -61,9 +61,14 @@ def test_parameters_are_the_papers() -> None:
 
 @pytest.mark.parametrize(
     ("setting", "eta", "beta", "reconcile_alpha"),
-    [("paper", 0.01, 1e-5, 0.001), ("auto", 0.01, "auto", 0.05), ("finer", 0.002, "auto", 0.05)],
+    [
+        ("paper", 0.01, 1e-5, 0.001),
+        ("auto", 0.01, "auto", 0.05),
+        ("finer", 0.002, "auto", 0.05),
+        ("tuned", "auto", "auto", 0.05),
+    ],
 )
-def test_settings(setting: Any, eta: float, beta: Any, reconcile_alpha: float) -> None:
+def test_settings(setting: Any, eta: Any, beta: Any, reconcile_alpha: float) -> None:
     experiment = EXPERIMENTS["imagenet_100"].under(setting)
     found = experiment.reconciler({"loss": np.eye(100)}).parameters
     assert (found.alpha, found.eta, found.beta) == (0.001, eta, beta)
@@ -113,6 +118,15 @@ def test_the_ends_of_curves_are_the_oracles(data: Path, setting: Any) -> None:
             gap = float((paid[0] + paid[1]) / 2 - paid[2])
             assert curve["gap"][-1] == pytest.approx(gap, rel=1e-12)
             assert curve["steps"][-1] == len(log)
+        assert found[algorithm]["eta"] == 0.01
+        before = [
+            oracle.decision_loss(problem, "loss", scores) for scores in oracle.replay(problem, [])
+        ]
+        for ends, was, now in zip(found[algorithm]["falls"], before, paid, strict=False):
+            if ends is None:
+                assert was == now
+            else:
+                assert ends[0] < float(was - now) < ends[1]  # what these rows say is inside
 
 
 def test_the_command(
@@ -124,7 +138,9 @@ def test_the_command(
     results = tmp_path / "results" / "quick"
     summary = json.loads((results / "summary.json").read_text(encoding="utf-8"))
     assert set(summary) == {"imagenet_10-raw"} | {
-        f"{name}-{setting}" for name in ("ham10000", "imagenet_10") for setting in ("paper", "auto")
+        f"{name}-{setting}"
+        for name in ("ham10000", "imagenet_10")
+        for setting in ("paper", "auto", "tuned")
     }
     for key in summary:
         assert f"| **{key}, 1 draw** | before |" in told
@@ -144,7 +160,7 @@ def test_curves_carry_their_last_value_on() -> None:
     assert at_steps(curve, "brier", [0, 1, 2, 4, 5, 90]).tolist() == [1, 1, 0.5, 0.5, 0.25, 0.25]
 
 
-def made_up(ends: list[dict[str, float]]) -> list[dict[str, Any]]:
+def made_up(ends: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Draws that begin at 1.0 and end, after one patch, where it is said; one loss, one Brier."""
 
     def curve(end: float) -> dict[str, list[float]]:
@@ -154,7 +170,8 @@ def made_up(ends: list[dict[str, float]]) -> list[dict[str, Any]]:
     return [
         {
             algorithm: {
-                "status": "converged", "patches": 1, "rounds": 1, "seconds": 0.1,
+                "status": "converged", "patches": 1, "rounds": 1, "seconds": 0.1, "eta": 0.01,
+                "falls": draw.get(f"{algorithm} fell", [None, None]),
                 "curves": {split: curve(draw.get(algorithm, 1.0)) for split in ("fit", "holdout")},
             }
             for algorithm in PROCEDURES
@@ -215,6 +232,18 @@ def test_the_table_of_results() -> None:
     )
     change = " | ".join(["-0.4000 ± 0.1000"] * 4)
     assert f"| | ReDCal | 1.0 | 1.0 | {change} | 60.0% |" in lines
+
+
+def test_the_table_of_what_is_certified() -> None:
+    draws: list[dict[str, Any]] = [
+        {"redcal fell": [(0.1, 0.3), (-0.1, 0.5)], "reconcile fell": [(-0.4, -0.2), None]},
+        {"redcal fell": [(0.2, 0.4), None]},
+    ]
+    lines = paper_summary.certified_table({"x": made_up(draws)}).splitlines()
+    assert "| ReDCal | 2 fell, 0 rose of 3; ± 0.1667 |" in lines
+    assert "| Reconcile | 0 fell, 1 rose of 1; ± 0.1000 |" in lines
+    assert "| Decision Calibration | no patch |" in lines
+    assert lines[-1] == "| eta | 0.01 |"
 
 
 @pytest.mark.parametrize(

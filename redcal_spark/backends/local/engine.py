@@ -68,8 +68,7 @@ class LocalEngine:
         """More active rows, our own from now on, that no patch so far was for."""
         self._parts += self._rows_of(scans, own=True)
         for scan in scans:
-            for count, more in zip(self._counts, scan.counts, strict=True):
-                count += more
+            self._add(scan.counts)
 
     @property
     def models(self) -> int:
@@ -160,8 +159,7 @@ class LocalEngine:
 
         def put_back() -> None:
             for changes in self._each(_put_back, made):
-                for count, change in zip(self._counts, changes, strict=True):
-                    count += change
+                self._add(changes)
             made.clear()  # who still has the region must not keep rows that are dropped now
 
         return self._region([piece for piece, _ in made], put_back)
@@ -198,9 +196,13 @@ class LocalEngine:
         self._count()
 
     def _count(self) -> None:
-        zero = no_events(self.rules)
-        counts = [event_counts(part.events, self.rules.losses, part.w) for part in self._parts]
-        self._counts = [sum(c, start) for start, *c in zip(zero, *counts, strict=True)]
+        self._counts = no_events(self.rules)
+        for part in self._parts:  # one after the other: of many losses they are large
+            self._add(event_counts(part.events, self.rules.losses, part.w))
+
+    def _add(self, counts: Sequence[Ints]) -> None:
+        for count, more in zip(self._counts, counts, strict=True):
+            count += more
 
     def compact(self) -> None:
         """Drop rows outside every event: only between rounds."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -10,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from redcal_spark import __version__
-from redcal_spark.backends.inputs import columns_read
+from redcal_spark.backends.inputs import columns_read, parts_of
 from redcal_spark.backends.store import Table
 from redcal_spark.backends.target import RUN_ID, target_of
 from redcal_spark.backends.views import Made
@@ -144,7 +143,8 @@ def check_rows(
         if gaps and written.append:
             gaps = _named_runs(job, row, written, source.table, made, columns, id) or gaps
         checked.findings += gaps
-        if source.why is None and '"files"' in json.dumps(source.identity, default=str):
+        parts = parts_of(source.identity) if source.why is None else []
+        if any(part["kind"] != "delta" for part in parts):  # files may be edited in place
             carried = source.table.schema.names
             checked.notes += of_the_input(gaps, carried, name, source.table.name)
         if source.why is None and made[1].mode == "merge":
