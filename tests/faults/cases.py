@@ -35,6 +35,8 @@ CASES = (
         {"algorithm": "dc_then_redcal", "eta": 0.04, "max_steps": 5},
         {"driver_budget": 0},
     ),
+    Case("read through the DataFrame", {"eta": 0.01}, {"read": "spark"}),
+    Case("some events handed over", {"eta": 0.005}, {"driver_budget": 12_000}),
     Case("handed over and merged", {"eta": 0.005}, merge=True),
 )
 
