@@ -331,7 +331,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tables = (
         paper_summary.results_table(everything),
         paper_summary.claims_table(everything),
-        paper_summary.level_table(everything),
         paper_summary.certified_table(everything),
     )
     print("\n\n".join(tables))

@@ -186,16 +186,6 @@ CLAIMS: tuple[Claim, ...] = (
 )  # fmt: skip
 
 
-# What ReDCal and Reconcile do at equal costs, and what the mean of both models does for nothing.
-LEVEL = (
-    Claim("ReDCal below Reconcile, at convergence", "gap", "redcal", "reconcile"),
-    EqualClaim("... at equal numbers of patches", "gap", "redcal", "reconcile"),
-    EqualClaim("... of fitted values", "gap", "redcal", "reconcile", "fitted values"),
-    MeanClaim("The mean of both models below ReDCal", "gap", "mean", "redcal"),
-    MeanClaim("... below Reconcile", "gap", "mean", "reconcile"),
-)
-
-
 def verdict(difference: Mean) -> str:
     """By two standard errors either way."""
     if difference.value == 0 and not difference.error > 0:
@@ -212,20 +202,6 @@ def claims(found: Found) -> Iterator[tuple[str, Mean, str]]:
     for claim in CLAIMS:
         difference = Mean.of(claim.differences(found))
         yield claim.text, difference, verdict(difference)
-
-
-def level_table(found: Mapping[str, Found]) -> str:
-    """Markdown: the loss gap at equal costs, a line a claim, a column a set and setting."""
-    heads = [f"{name}, {len(draws)} draws" for name, draws in found.items()]
-    lines = [
-        "| loss gap on holdout rows; below 0: as claimed | " + " | ".join(heads) + " |",
-        "|---|" + "---|" * len(found),
-    ]
-    for claim in LEVEL:
-        means = [Mean.of(claim.differences(draws)) for draws in found.values()]
-        cells = (f"{mean}: {verdict(mean)}" for mean in means)
-        lines.append(f"| {claim.text} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
 
 
 def claims_table(found: Mapping[str, Found]) -> str:
