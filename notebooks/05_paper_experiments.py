@@ -25,10 +25,15 @@ import pandas as pd
 here = Path(__file__).parent if "__file__" in globals() else Path.cwd()
 sys.path.insert(0, str(here.parent))  # the experiments are the benchmark's
 
-from redcal_spark.report.compare_chart import STYLES
 from redcal_spark.runs.compare import PROCEDURES
 from tests.bench import paper, paper_summary
 
+STYLES = {
+    "reconcile": {"color": "#4477aa", "linestyle": "--"},
+    "decision_calibration": {"color": "#228833", "linestyle": ":"},
+    "redcal": {"color": "#ee7733", "linestyle": "-"},
+    "dc_then_redcal": {"color": "#cc3311", "linestyle": "-."},
+}
 full = os.environ.get("REDCAL_FULL") == "1"
 folder = Path("out/paper" if full else "out/paper_notebook")
 nothing_to_do = paper.missing()
@@ -56,8 +61,8 @@ if "display" not in globals():  # not on Databricks
 # COMMAND ----------
 
 FEW = {
-    "ham10000": {"paper": 2, "auto": 10},
-    "imagenet_10": {"paper": 4, "auto": 10},
+    "ham10000": {"paper": 2, "auto": 10, "tuned": 10},
+    "imagenet_10": {"paper": 4, "auto": 10, "tuned": 10},
     "imagenet_100": {"auto": 4, "finer": 4},
 }
 found = {}
@@ -202,7 +207,7 @@ def by_classes(setting):
     return figure
 
 
-for setting in ("paper", "auto", "finer"):
+for setting in ("paper", "auto", "finer", "tuned"):
     figure = by_classes(setting)
     if figure is not None:
         display(figure)
