@@ -153,6 +153,12 @@ def _built(data: Mapping[str, Any]) -> Fitted:
         warnings.simplefilter("ignore")  # the fit has warned of them
         losses = LossFamily.from_json(data["losses"], data["schema_version"] >= 2)
     version, given, weights = data["schema_version"], data["resolved"], _weights_of(data, rows)
+    columns = _columns_from_json(data["columns"], version)
+    for own in columns.models:
+        if not isinstance(own, str) and (data["binary"] or len(own) != n_classes):
+            raise ModelFileError(
+                f"damaged model: score columns {own!r:.200}, n_classes {n_classes}"
+            )
     resolved = replace(
         parameters.resolve(rows, n_classes),
         beta=None if given["beta"] is None else Fraction(given["beta"]),
@@ -170,7 +176,7 @@ def _built(data: Mapping[str, Any]) -> Fitted:
         parameters=parameters,
         resolved=resolved,
         losses=losses,
-        columns=_columns_from_json(data["columns"], version),
+        columns=columns,
         binary=data["binary"],
         n_classes=n_classes,
         rows=rows,

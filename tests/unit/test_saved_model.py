@@ -178,6 +178,16 @@ def test_quantised_costs_that_are_not_those_of_the_costs(key: str) -> None:
     )
 
 
+@pytest.mark.parametrize(("names", "binary"), [(["b"], False), (["b", "c", "d"], True)])
+def test_score_columns_that_are_not_one_a_class(names: list[str], binary: bool) -> None:
+    data = json.loads(saved("redcal"))
+    assert data["n_classes"] == 3
+    data["columns"]["models"][1], data["binary"] = names, binary
+    assert refused(ModelFileError, lambda: ReconciledPair.from_json(data)) == (
+        f"damaged model: score columns {tuple(names)}, n_classes 3"
+    )
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
