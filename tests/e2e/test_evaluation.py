@@ -121,7 +121,7 @@ def test_who_rewrites_the_digests_too_is_noticed_but_where_the_page_says(
         if work.redcal("evaluate").code == 0:
             unnoticed.append(column)
     page = Path(__file__).parents[2] / "docs/reference/evaluate.md"
-    part = page.read_text("utf-8").split("the digest, too:")[1].split("##")[0]
+    part = page.read_text("utf-8").split("to who changes the digest, too")[1].split("##")[0]
     assert unnoticed == re.findall(r"`(\w+)`", part)
 
 

@@ -43,7 +43,7 @@ def test_without_data(tmp_path: Path) -> None:
 def test_with_data(tmp_path: Path) -> None:
     told = executed(tmp_path, FOLDER)
     figures = sorted(tmp_path.glob("*.png"))
-    assert [f"[{path.name}]" in told for path in figures] == [True] * 9
+    assert [f"[{path.name}]" in told for path in figures] == [True] * 11
     assert all(path.stat().st_size > 20_000 for path in figures)
     for key in ("ham10000-paper, 2 draws", "imagenet_10-auto, 10 draws", "imagenet_100-finer, 4"):
         assert key in told
