@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from redcal_spark.backends.backend import Scan
+from redcal_spark.backends.local.folders import partials
+from redcal_spark.backends.names import Place
 from redcal_spark.backends.store import Commit
 from redcal_spark.backends.target import target_of
 from redcal_spark.core.history import Point
@@ -95,7 +99,18 @@ class Run:
 
     def end(self, status: str, **cells: Any) -> RunRow:
         """The row of the ledger that vouches for all tables of the run."""
-        return self.claim.end(status, outputs=json.dumps(self.written), **cells, **self._spent())
+        outputs = json.dumps(self.written)
+        row = self.claim.end(status, outputs=outputs, **cells, **self._spent())
+        self._tidy()
+        return row
+
+    def _tidy(self) -> None:
+        """Remove what late tasks of runs that ended have left beside the table of rows."""
+        place = Place(self.job.tables.table).absolute
+        if place.is_here and (left := partials(Path(place.name))):
+            ended = {row.run_id for row in self.job.ledger.rows() if row.status != "running"}
+            for run_id in ended & left.keys():
+                shutil.rmtree(left[run_id], ignore_errors=True)
 
     # --- fit ------------------------------------------------------------------------------------
 

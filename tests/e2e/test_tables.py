@@ -248,6 +248,23 @@ def test_a_failure_between_writes_shows_no_half_a_run(
     assert work.ran()["unchanged"]
 
 
+def test_what_late_tasks_left_beside_the_rows_goes_when_their_run_has_ended(work: Work) -> None:
+    """A task that Spark gave up may write after its run has moved the table to its place."""
+    assert work.redcal("run").code == 0
+    [first] = work.runs()
+    ended, working = (
+        Path(f"out/.rows.{name}.partial") for name in (first["run_id"], "20260101T000000-aaaaaa")
+    )
+    link, other = Path("out/.rows.x.partial"), Path(f"out/.others.{first['run_id']}.partial")
+    for folder in (ended, working, other):
+        folder.mkdir()
+        (folder / "part-0.parquet").write_bytes(b"late")
+    link.symlink_to(other.absolute())
+    assert work.redcal("run", "--force").code == 0
+    assert not ended.exists()
+    assert working.is_dir() and other.is_dir() and link.is_symlink()
+
+
 def test_a_failure_that_cannot_be_recorded_is_still_the_first_one(
     work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -69,10 +69,14 @@ class Place:
         (made / "config.yaml").write_text(yaml.safe_dump(tree, sort_keys=False), "utf-8")
         return made
 
-    def left(self) -> list[str]:
-        """What should not be there when nobody works: scratch, and tables that are half made."""
+    def left(self, run: Path) -> list[str]:
+        """What should not be there after a run: scratch, and tables that are half made.
+
+        Not of runs before it: a late task may make a folder of theirs anew, which the next run
+        into that table removes.
+        """
         scratch = sorted(self.scratch.iterdir()) if self.scratch.exists() else []
-        partial = self.folder.glob("run-*/out/*.partial")
+        partial = run.glob("out/.*.partial")
         return [str(path.relative_to(self.folder)) for path in (*scratch, *partial)]
 
     def forget(self, run: Path) -> None:

@@ -234,7 +234,7 @@ class Trial:
         wrong = [] if code == expected else [f"exit code {code} instead of {expected}"]
         if not wrong:
             wrong = [f"other {name}" for name in differences(run, left)]
-        wrong += [f"left behind: {name}" for name in self.place.left()]
+        wrong += [f"left behind: {name}" for name in self.place.left(run)]
         if wrong:
             said = self.site.driver.said.read_text(errors="replace")[-2_000:]
             self.told.problems.append(f"{what}: {'; '.join(wrong)} ({run})\n{said}")

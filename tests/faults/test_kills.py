@@ -49,7 +49,7 @@ def test_differences_are_seen(tmp_path: Path) -> None:
     run = place.prepare(CASES[0], "local")
     assert locally(run) == 0
     expected = outcome(str(run))
-    assert (differences(run, expected), place.left()) == ([], [])
+    assert (differences(run, expected), place.left(run)) == ([], [])
     DeltaTable(run / "out/rows").update({"note": "'x'"}, predicate="case = 1234")
     log = DeltaTable(run / "out/rows_patches")
     last = log.to_pyarrow_table().slice(0, 1)
@@ -58,5 +58,5 @@ def test_differences_are_seen(tmp_path: Path) -> None:
     assert differences(run, expected) == ["rows", "patches"]
     (place.scratch / "redcal_scratch_1").mkdir(parents=True)
     (run / "out/.rows.1.partial").mkdir()
-    assert place.left() == ["scratch/redcal_scratch_1", f"{run.name}/out/.rows.1.partial"]
+    assert place.left(run) == ["scratch/redcal_scratch_1", f"{run.name}/out/.rows.1.partial"]
     shutil.rmtree(place.scratch)
