@@ -43,8 +43,8 @@ test: $(READY) ## run a test of every feature, on every engine (12 minutes at mo
 test-fast: $(READY) ## run those of them that start no JVM (3 minutes)
 	$(PYTEST) -m "not slow and not spark"
 
-test-all: $(READY) ## run every test, whole matrices and all seeds (hours)
-	$(PYTEST)
+test-all: $(READY) ## run every test, whole matrices and all seeds (hours); goes on where it stopped: SAVE=docs/results/test_all.json
+	$(PYTEST) -p tests.going_on $(if $(SAVE),--save $(SAVE))
 
 test-server: $(READY) ## build the S3 server of the tests, once a machine; needs go
 	.venv/bin/python -m tests.object_store

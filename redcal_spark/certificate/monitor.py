@@ -103,7 +103,7 @@ class Monitored:
     @cached_property
     def masses(self) -> list[Mass]:
         """None for what has no eta, or no events."""
-        eta, found = self.pair.resolved.eta, []
+        eta, masses = self.pair.resolved.eta, []
         if eta is None or not self.pair.parameters.reconciles_decisions:
             return []
         for loss, counts in zip(
@@ -113,8 +113,8 @@ class Monitored:
             hits, models = int(counts[pair, a1, a2]), self.pair.rules.pairs[pair]
             interval = self.held.share(hits)
             share, said = Fraction(hits, self.rows), _mass(interval, eta)
-            found.append(Mass(loss.name, models, a1, a2, hits, share, interval, said))
-        return found
+            masses.append(Mass(loss.name, models, a1, a2, hits, share, interval, said))
+        return masses
 
     @cached_property
     def losses(self) -> list[LossChange]:
@@ -171,24 +171,25 @@ class Monitored:
     @property
     def alerts(self) -> dict[str, str]:
         """What is wrong for certain, by the name that `--fail-on` has for it, in words."""
-        told: dict[str, str] = {}
+        alerts: dict[str, str] = {}
         large = [mass for mass in self.masses if mass.verdict == "above 2 eta"]
         if large:
             names = ", ".join(mass.loss for mass in large)
-            told["mass"] = f"an event has more than 2 eta of the new rows: {names}"
+            alerts["mass"] = f"an event has more than 2 eta of the new rows: {names}"
         rose = [loss for loss in self.losses if loss.verdict == "rose"]
         if rose:
             names = ", ".join(f"{each.loss} ({self._called(each.model)})" for each in rose)
-            told["loss"] = f"the patches raise the cost of new rows: {names}"
+            alerts["loss"] = f"the patches raise the cost of new rows: {names}"
         hurt = [each for each in self.patches if each.verdict == "rose"]
         if hurt:
             steps = ", ".join(str(each.patch.step) for each in hurt[:10])
-            told["patch"] = f"{len(hurt):,} patches raise the cost of new rows: steps {steps}"
+            alerts["patch"] = f"{len(hurt):,} patches raise the cost of new rows: steps {steps}"
         drifted = [each for each in self.patches if each.drifted]
         if drifted:
             steps = ", ".join(str(each.patch.step) for each in drifted[:10])
-            told["drift"] = f"{len(drifted):,} patches act on another share of rows: steps {steps}"
-        return told
+            what = f"{len(drifted):,} patches act on another share of rows"
+            alerts["drift"] = f"{what}: steps {steps}"
+        return alerts
 
     def _called(self, model: int) -> str:
         names = self.pair.columns.model_names
@@ -236,12 +237,12 @@ def _turned(interval: Interval) -> Interval:
 
 def _plain(each: Any) -> dict[str, Any]:
     """Fractions as numbers, intervals as their ends."""
-    told: dict[str, Any] = {}
+    plain: dict[str, Any] = {}
     for name, value in vars(each).items():
         if isinstance(value, Fraction):
-            told[name] = float(value)
+            plain[name] = float(value)
         elif isinstance(value, Interval):
-            told[name] = [float(value.low), float(value.high)]
+            plain[name] = [float(value.low), float(value.high)]
         elif not isinstance(value, Patch):
-            told[name] = value
-    return told
+            plain[name] = value
+    return plain

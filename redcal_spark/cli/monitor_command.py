@@ -22,31 +22,31 @@ LISTED = 20  # patches that are shown: those that hurt or drifted first
 
 def watch(options: argparse.Namespace) -> int:
     job = job_of(options)
-    found = monitor(job, options.run, options.table)
-    version = None if options.dry_run else record(job, found)
+    seen = monitor(job, options.run, options.table)
+    version = None if options.dry_run else record(job, seen)
     if version is not None:
-        refresh_report(job, found.row)
+        refresh_report(job, seen.row)
     if options.json:
         written = None if version is None else {job.tables.metrics: version}
-        print(json.dumps(found.to_json() | {"outputs": written or {}}))
+        print(json.dumps(seen.to_json() | {"outputs": written or {}}))
     elif not options.quiet:
         console = console_of(options)
-        for part in parts(found, model_names(job)):
+        for part in parts(seen, model_names(job)):
             console.print(part, soft_wrap=isinstance(part, str))
         if version is not None:
             print(f"\n  metrics  {job.tables.metrics}, version {version}")
-    failed = [name for name in options.fail_on if name in found.alerts]
+    failed = [name for name in options.fail_on if name in seen.alerts]
     for name in failed:
-        text = f"redcal monitor: --fail-on {name}: {found.alerts[name]}"
+        text = f"redcal monitor: --fail-on {name}: {seen.alerts[name]}"
         aside(options, text, logging.ERROR)
     return 1 if failed else 0
 
 
-def parts(found: Watch, models: Sequence[str]) -> list[Shown]:
+def parts(seen: Watch, models: Sequence[str]) -> list[Shown]:
     """What is shown: losses, masses, patches; and what is wrong for certain."""
-    monitored = found.monitored
+    monitored = seen.monitored
     if monitored is None:
-        return [f"nothing to monitor: {found.alerts['no_rows']}"]
+        return [f"nothing to monitor: {seen.alerts['no_rows']}"]
     weights, count = monitored.weights, monitored.rows
     rows = plural(count if weights is None else weights["rows"], "new labelled row")
     weighted = (
@@ -54,7 +54,7 @@ def parts(found: Watch, models: Sequence[str]) -> list[Shown]:
         if weights is None
         else f", weighted: they count as {weight_text(count, monitored.pair.columns.unit)}"
     )
-    which = f"{rows} of {found.table}{weighted}, by the model of run {found.row.run_id}"
+    which = f"{rows} of {seen.table}{weighted}, by the model of run {seen.row.run_id}"
     shown: list[Shown] = [which, ""]
     shown += [_losses(monitored, models)]
     if monitored.masses:
@@ -63,9 +63,9 @@ def parts(found: Watch, models: Sequence[str]) -> list[Shown]:
         shown += ["", *_patches(monitored)]
     sure = f"{float(1 - monitored.delta) * 100:g} %"
     shown += ["", f"all intervals hold together with {sure} confidence"]
-    for name, why in found.alerts.items():
+    for name, why in seen.alerts.items():
         shown.append(f"ALERT {name}: {why}")
-    if not found.alerts:
+    if not seen.alerts:
         shown.append("no alert: nothing is wrong for certain")
     return shown
 

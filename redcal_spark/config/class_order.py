@@ -32,8 +32,8 @@ def in_other_order(columns: Sequence[str], classes: Sequence[str], source: str) 
 
     source: what has the classes.
     """
-    told = order_told(columns, classes) if len(columns) >= 2 else None
-    if told is None or told == tuple(classes):
+    order = order_told(columns, classes) if len(columns) >= 2 else None
+    if order is None or order == tuple(classes):
         return None
     return (
         f"the columns are {_few(columns)}, but {source} has the classes {_few(classes)}: put them "

@@ -74,11 +74,11 @@ def models_in(
     rows: pa.Table, where: str, origins: Origins
 ) -> tuple[tuple[Scores, ...], str | None]:
     """The models whose scores are there, and what is doubtful: two of a table, or one of each."""
-    found = list(_scores(rows, origins))
-    of_classes = {name for each in found if each.form == "columns" for name in each.columns}
-    clear = {each.table for each in found if each.form != "binary"}
+    scores = list(_scores(rows, origins))
+    of_classes = {name for each in scores if each.form == "columns" for name in each.columns}
+    clear = {each.table for each in scores if each.form != "binary"}
     for form in ("array", "columns", "binary"):
-        same = [each for each in found if each.form == form]
+        same = [each for each in scores if each.form == form]
         if form == "binary":  # a class's column is no model
             same = [each for each in same if not of_classes.issuperset(each.columns)]
         # two of one table only where no other has any
@@ -93,7 +93,7 @@ def models_in(
             if not unused:
                 return chosen, _doubt(chosen, same, form)
             break
-    raise InputError(_none_alike(rows, where, found, of_classes, origins))
+    raise InputError(_none_alike(rows, where, scores, of_classes, origins))
 
 
 def _unlikely(pair: tuple[Scores, Scores]) -> tuple[bool, ...]:
@@ -192,14 +192,14 @@ def _sums(rows: pa.Table, names: Sequence[str]) -> Floats:
 
 
 def _none_alike(
-    rows: pa.Table, where: str, found: list[Scores], of_classes: set[str], origins: Origins
+    rows: pa.Table, where: str, scores: list[Scores], of_classes: set[str], origins: Origins
 ) -> str:
     tables = {table for table, _ in origins.values()}
-    models = [each for each in found if each.form != "binary"]
+    models = [each for each in scores if each.form != "binary"]
     if len(tables) == 1 and len(models) == 1 and models[0].form == "columns":
         seen = f"those of one model: {', '.join(models[0].own)}"
     else:
-        rest = [each for each in found if not of_classes.issuperset(each.columns)]
+        rest = [each for each in scores if not of_classes.issuperset(each.columns)]
         seen = ", ".join(each.name for each in models or rest) or "none"
     way_out = "; ".join(_nearly(rows, origins)) or (
         "every table named must have a model's scores, in columns named alike"

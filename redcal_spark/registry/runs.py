@@ -68,10 +68,10 @@ def _known(mlflow: Any, wanted: Mlflow, row: RunRow) -> str | None:
     if experiment is None:
         return None
     text = f"tags.`{TAG}` = '{row.run_id}' AND attributes.status = 'FINISHED'"
-    found = mlflow.search_runs(
+    runs = mlflow.search_runs(
         [experiment.experiment_id], filter_string=text, output_format="list", max_results=1
     )
-    return str(found[0].info.run_id) if found else None
+    return str(runs[0].info.run_id) if runs else None
 
 
 def _log(mlflow: Any, wanted: Mlflow, job: Job, row: RunRow) -> str:

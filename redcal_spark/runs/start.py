@@ -143,10 +143,10 @@ def _to_resume(job: Job, run_id: str | None) -> RunRow | Outcome:
         if run_id is None and row.status == "failed":
             continue
         why = f"not needed: run {done.run_id} did the same"
-        told = f"run {row.run_id} is {why}"
+        text = f"run {row.run_id} is {why}"
         if row.status == "running" and put_away(job, row, why):
-            told += "; it is marked as failed"
-        job.listener.note(told)
+            text += "; it is marked as failed"
+        job.listener.note(text)
         nothing = nothing or Outcome(done, unchanged=True)
     if nothing is None:
         raise UsageError(f"nothing to resume: no unfinished run in {job.ledger.table}")

@@ -93,10 +93,12 @@ def parts_of(markdown: str) -> Iterator[Part]:
         yield Part(rows, heads)
 
 
-def save_printed(path: Path, command: str, machine: str, printed: str) -> None:
-    """Keep what a program has just printed."""
+def save_printed(
+    path: Path, command: str, machine: str, printed: str, of: str | None = None
+) -> None:
+    """Keep what a program has just printed. of: the commit, if it is not that of now."""
     now = f"{datetime.now(UTC):%Y-%m-%d}"
-    Results(command, now, commit(), machine, list(parts_of(printed))).save(path)
+    Results(command, now, of or commit(), machine, list(parts_of(printed))).save(path)
 
 
 def commit() -> str:

@@ -98,8 +98,8 @@ def evaluate(
     evaluation.notes += other_configuration(job, used, row)
     _evaluate(used, row, last, model, evaluation)
     evaluation.notes += other_rows(job, row)
-    told = (note for checked in evaluation.checked for note in checked.notes)
-    evaluation.notes += dict.fromkeys(told)
+    notes = (note for checked in evaluation.checked for note in checked.notes)
+    evaluation.notes += dict.fromkeys(notes)
     return evaluation
 
 

@@ -22,11 +22,11 @@ def other_configuration(given: Job, used: Job, row: RunRow) -> Iterator[str]:
     """That the configuration which was given is not the run's own, by which the run is checked."""
     if given.digest == row.config_digest or used.digest != row.config_digest:
         return
-    found = list(apart(given.config.recorded(), plain(row.config)))
-    if not found:
+    gaps = list(apart(given.config.recorded(), plain(row.config)))
+    if not gaps:
         return
-    texts = [f"{path} is {shown(now)}, was {shown(then)}" for path, now, then in found[:NAMED]]
-    more = [] if len(found) <= NAMED else [f"{len(found) - NAMED} more"]
+    texts = [f"{path} is {shown(now)}, was {shown(then)}" for path, now, then in gaps[:NAMED]]
+    more = [] if len(gaps) <= NAMED else [f"{len(gaps) - NAMED} more"]
     keys = "; ".join([*texts, *more])
     yield (
         f"this configuration is not what run {row.run_id} was made with: {keys}. Checked with the "
