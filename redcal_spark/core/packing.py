@@ -92,7 +92,8 @@ def gathered_parts(gathered: ScanResult) -> tuple[dict[str, Any], dict[str, Arra
     arrays: dict[str, Array] = {}
     for name, part in (("fit", gathered.fit), ("holdout", gathered.holdout)):
         data[name] = _counts(part.totals)
-        arrays |= part.totals.to_arrays(f"{name}.")
+        if part.counted or name == "fit":  # of many losses even zeros are megabytes
+            arrays |= part.totals.to_arrays(f"{name}.")
         if part.mean is not None:
             data[f"{name}_mean"] = _counts(part.mean)
             arrays |= part.mean.to_arrays(f"{name}_mean.")
@@ -103,8 +104,11 @@ def gathered_parts(gathered: ScanResult) -> tuple[dict[str, Any], dict[str, Arra
 
 def gathered_of(data: Mapping[str, Any], arrays: Mapping[str, Array]) -> ScanResult:
     given = dict(data)
+    own = {name.removeprefix("fit."): a for name, a in arrays.items() if name.startswith("fit.")}
+    nothing = {f"holdout.{name}": np.zeros_like(array) for name, array in own.items()}
     fit, holdout = (
-        SplitResult(_totals(given.pop(name), arrays, f"{name}.")) for name in ("fit", "holdout")
+        SplitResult(_totals(given.pop(name), nothing | dict(arrays), f"{name}."))
+        for name in ("fit", "holdout")
     )
     for name, part in (("fit_mean", fit), ("holdout_mean", holdout)):
         if name in given:

@@ -56,6 +56,8 @@ class SplitResult:
         return [s.active for s in self.scans if s.active.rows]
 
     def merge(self, other: SplitResult) -> None:
+        if not other.counted:  # of many losses even nothing is megabytes
+            return
         self.totals += other.totals
         self.scans += other.scans
         if other.folds is not None:

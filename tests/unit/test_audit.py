@@ -306,6 +306,24 @@ def test_nothing_of_it_reaches_a_fit() -> None:
     assert found.fit.scans
 
 
+def test_a_split_without_rows_travels_as_nothing() -> None:
+    _, found, _ = gathered(case(902))
+    data, arrays = gathered_parts(found)
+    assert found.fit.rows and not found.holdout.rows
+    assert not any(name.startswith("holdout.") for name in arrays)
+    # a task that saw holdout rows alone: both ways round, the sums are those of either
+    alone = replace(found, fit=found.holdout, holdout=found.fit)
+    for order in ((found, alone), (alone, found)):
+        total, more = (gathered_of(*gathered_parts(each)) for each in order)
+        total.merge(more)
+        for part in (total.fit, total.holdout):
+            same = part.totals.to_arrays()
+            assert same.keys() == found.fit.totals.to_arrays().keys()
+            for name, array in found.fit.totals.to_arrays().items():
+                assert np.array_equal(same[name], array), name
+            assert (part.rows, part.totals.brier) == (found.fit.rows, found.fit.totals.brier)
+
+
 def test_reconcile_without_losses() -> None:
     problem = problems.random_problem(17, algorithm="reconcile", losses={}, n=30, d=3, alpha=0.05)
     found = audited(problem)
