@@ -24,9 +24,9 @@ MODULES = ("redcal_spark", "redcal_spark.demo", "redcal_spark.notebook", "redcal
 
 def commands() -> dict[str, list[str]]:
     """Every command with its options, from the parser itself."""
-    makers = ("parser.command_line", "entry._parser")  # of this release, and of earlier ones
-    places = ((_module(f"redcal_spark.cli.{m}"), f) for m, f in (x.split(".") for x in makers))
-    parser = next(getattr(module, name)() for module, name in places if module)
+    makers = ("cli.parser.command_line", "cli.entry._parser", "cli._parser")  # newest first
+    places = ((_module(f"redcal_spark.{m}"), f) for m, _, f in (x.rpartition(".") for x in makers))
+    parser = next(getattr(module, name)() for module, name in places if hasattr(module, name))
     found = {}
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
