@@ -57,19 +57,23 @@ class ScratchError(RunError):
     """Blocks in scratch that are not what was written. They can be made anew from the input."""
 
 
-class GridWarning(UserWarning):
+class RedcalWarning(UserWarning):
+    """Base class of all warnings of this package."""
+
+
+class GridWarning(RedcalWarning):
     """Something the user distinguished is equal on the integer grid."""
 
 
-class ScoreWarning(UserWarning):
+class ScoreWarning(RedcalWarning):
     """Scores that are legal but perhaps not meant, such as rows that do not sum to 1."""
 
 
-class FitWarning(UserWarning):
+class FitWarning(RedcalWarning):
     """A fit that is legal but perhaps not meant: few rows, one class, costs that are all alike."""
 
 
-class JoinWarning(UserWarning):
+class JoinWarning(RedcalWarning):
     """Rows that a join left out, as asked."""
 
 

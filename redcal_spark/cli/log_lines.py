@@ -10,13 +10,15 @@ import argparse
 import json
 import logging
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from redcal_spark.cli.streams import Screen, printable
+from redcal_spark.errors import RedcalWarning
 
 log = logging.getLogger("redcal_spark")
 log_line = logging.getLogger("redcal_spark.cli")  # what commands have to say
@@ -78,7 +80,8 @@ def logging_to_stderr(
     # what goes wrong in a batch of a stream is raised as well, and reported then
     logging.getLogger("py4j").setLevel(logging.WARNING if verbose else logging.CRITICAL)
     if form != "json":
-        yield
+        with _warnings_as_lines():
+            yield
         return
     if not quiet:
         warned.addHandler(handler)
@@ -90,6 +93,24 @@ def logging_to_stderr(
         logging.captureWarnings(False)
         warned.removeHandler(handler)
         warned.propagate = True
+
+
+@contextmanager
+def _warnings_as_lines() -> Iterator[None]:
+    """Our own warnings without the place in the code, which says nothing to users of a command."""
+    shown = warnings.showwarning
+
+    def show(message: Any, category: type[Warning], *place: Any, **more: Any) -> None:
+        if issubclass(category, RedcalWarning):
+            log.warning("%s", message)
+        else:
+            shown(message, category, *place, **more)
+
+    warnings.showwarning = show
+    try:
+        yield
+    finally:
+        warnings.showwarning = shown
 
 
 class Parser(argparse.ArgumentParser):

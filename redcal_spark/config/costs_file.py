@@ -18,6 +18,14 @@ def costs_names(name: str) -> tuple[list[str], list[str]]:
     loss, header = read_costs(name)
     if not loss["costs"]:
         raise UsageError(f"{name}: has no costs; a row is an action, a column a class")
+    wrong = [
+        f"row {place}: {'nothing' if cell == '' else repr(cell)}"
+        for place, row in enumerate(loss["costs"], 1)
+        for cell in row
+        if not isinstance(cell, float)
+    ]
+    if wrong:
+        raise UsageError(f"{name}: costs must be numbers, with a point; got, in {'; '.join(wrong)}")
     return header or [str(k) for k in range(len(loss["costs"][0]))], loss.get("actions", [])
 
 

@@ -188,7 +188,10 @@ def _one(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 def _only(columns: Any) -> str:
     if not isinstance(columns, str):
-        raise UsageError("numpy arrays stand for one column each; name model_1 and model_2 by text")
+        raise UsageError(
+            "scores that are given model by model stand for one column each; name model_1 and "
+            "model_2 by text"
+        )
     return columns
 
 
@@ -243,6 +246,8 @@ def _array(values: Any, name: str) -> pa.Array:
             return _from_pandas(_objects(array.tolist()), name)
         return _from_pandas(array, name)
     if array.ndim == 2:
+        if array.dtype == np.bool_:  # one-hot labels as pandas makes them
+            array = array.astype(np.int8)
         if not np.issubdtype(array.dtype, np.number):
             raise InputError(f"{name}: must be numbers, got an array of {array.dtype}")
         mask = None if hidden is None else hidden.reshape(-1)

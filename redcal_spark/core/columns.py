@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -60,6 +60,15 @@ class Columns:
     def of_model(self, model: int) -> tuple[str, ...]:
         scores = self.scores(model)
         return (scores,) if isinstance(scores, str) else scores
+
+    @property
+    def as_arrays(self) -> Columns:
+        """One column a model, whatever there are in a table: scores may come as arrays, too."""
+        alone = (
+            name if isinstance(name, str) else f"the scores of model {number}"
+            for number, name in enumerate(self.models, 1)
+        )
+        return replace(self, models=tuple(alone))
 
     def class_name(self, number: int) -> str:
         return f"class {number}" if self.classes is None else self.classes[number]

@@ -55,7 +55,8 @@ class Parameters:
             elif name == "eta" and self.tunes:
                 continue
             elif value is not None and not _is_share(value):
-                problems.append(f"{name}: must be in (0, 1], got {value!r}")
+                auto = "'auto' or " if name == "eta" and self.reconciles_decisions else ""
+                problems.append(f"{name}: must be {auto}in (0, 1], got {value!r}")
         if self.beta != "auto" and not _is_share(self.beta):
             problems.append(f"beta: must be 'auto' or in (0, 1], got {self.beta!r}")
         if not isinstance(self.adaptive_beta, bool):

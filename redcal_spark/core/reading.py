@@ -27,9 +27,9 @@ from redcal_spark.core.weights import (
     multiples,
 )
 from redcal_spark.errors import InputError
-from redcal_spark.settings import setting
+from redcal_spark.settings import MAX_CLASSES, setting
 
-SUM_TOLERANCE = ONE // 1_000  # rows further than this from 1 are told: softmax noise is far below
+SUM_TOLERANCE = ONE // 1_000 + MAX_CLASSES // 2  # 0.001 from 1, and what rounding may add
 EXAMPLES = 3
 MISSING, NULL = "without scores of model", "with null"  # what is wrong with a row
 UNNAMED = "with a label not among"

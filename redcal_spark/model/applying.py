@@ -136,12 +136,12 @@ def _few(pair: Fitted, how: Applying, scores: list[Any]) -> tuple[Any, ...] | No
 
 def _arrays(pair: Fitted, how: Applying, names: OutputNames, scores: list[Any]) -> tuple[Any, ...]:
     """New arrays for arrays; for the scores of one row, what they are."""
-    one = scores[0]
-    alone = np.ndim(one) == (0 if pair.binary else 1) and not hasattr(one, "to_frame")
+    alone = _of_one_row(pair, scores[0])
     if alone:
         scores = [one_of(own) for own in scores]
-    nameless = replace(pair, columns=replace(pair.columns, id=None))  # arrays have no id
-    table = from_numpy(pair.columns, scores, fitted=pair.frame_columns)
+    nameless = replace(pair, columns=replace(pair.columns.as_arrays, id=None))  # arrays have no id
+    names = replace(names, columns=nameless.columns)
+    table = from_numpy(nameless.columns, scores, fitted=pair.frame_columns)
     table = _extended(nameless, table, names, how.skip)
     raw = [_to_numpy(table.column(name)) for name in names.raw]
     added = [table.column(name) for name in names.scores[len(raw) :]]
@@ -149,6 +149,14 @@ def _arrays(pair: Fitted, how: Applying, names: OutputNames, scores: list[Any]) 
     if not alone:
         return new
     return tuple(float(array[0]) if pair.binary else array[0] for array in new)
+
+
+def _of_one_row(pair: Fitted, scores: Any) -> bool:
+    """Whether a model's scores are those of one row: a number, or a number for every class."""
+    if np.ndim(scores) != (0 if pair.binary else 1):
+        return False
+    # a column of pandas or polars may hold a vector a row; a row of a frame holds numbers
+    return not hasattr(scores, "to_frame") or getattr(scores.dtype, "kind", "O") in "fiu"
 
 
 def _to_numpy(column: pa.ChunkedArray) -> np.ndarray[Any, Any]:

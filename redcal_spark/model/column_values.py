@@ -21,10 +21,23 @@ def shares(values: pa.Array) -> bool:
     return mostly((known >= -CLOSE) & (known <= 1 + CLOSE))
 
 
-def sum_to(whole: float, sums: Floats) -> bool:
-    """Whether most sums are this, of those without an empty cell."""
-    known = sums[~np.isnan(sums)]
-    return mostly(np.abs(known / whole - 1) < CLOSE)
+def sum_to(whole: float, values: Floats) -> bool:
+    """Whether most rows sum to this, of those without an empty cell. values: row x number."""
+    sums = values.sum(axis=1)
+    known = ~np.isnan(sums)
+    off = np.abs(sums[known] / whole - 1)
+    return mostly(off < max(CLOSE, _rounding(values[known] / whole)))
+
+
+def _rounding(shares: Floats) -> float:
+    """By how much shares that were rounded to few decimals may miss their sum."""
+    for decimals in (2, 3):
+        scaled = shares * 10**decimals
+        if len(scaled) and np.abs(scaled - np.rint(scaled)).max() < 1e-6:
+            # half a digit each at most; of many the errors cancel
+            width = shares.shape[1]
+            return float(min(width / 2, width**0.5) * 10.0**-decimals + 1e-6)
+    return 0.0
 
 
 def mostly(those: Mask) -> bool:

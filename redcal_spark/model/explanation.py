@@ -16,7 +16,7 @@ from redcal_spark.model.row_states import Standing, State, Step, compared, produ
 NAMED = 3  # losses, classes or actions that a sentence names
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation:
     """What a reconciled pair does with one row, and why.
 
@@ -43,6 +43,9 @@ class Explanation:
         """What the models are called where nobody says otherwise."""
         models = range(1, len(self.start.scores) + 1)
         return tuple(model_text(model, self.models) for model in models)
+
+    def __repr__(self) -> str:
+        return "\n".join(self.sentences())
 
     @property
     def touched(self) -> bool:

@@ -135,7 +135,10 @@ def one_row(columns: Columns, row: Any, model_2: Any = None) -> tuple[pa.Table, 
         if len(row) != needed:
             raise UsageError(f"explain: the scores of {needed} models are needed, got {len(row)}")
     if scores is not None:
+        columns = columns.as_arrays
         table = from_numpy(columns, [one_of(own) for own in scores])
+    elif isinstance(row, str | int):
+        raise UsageError(f"explain: takes the row itself, got {row!r}; a pair has no rows by id")
     elif hasattr(row, "asDict"):  # a row of Spark's
         table = from_mapping(columns, row.asDict())
     elif isinstance(row, Mapping):

@@ -163,10 +163,10 @@ def _candidates(rows: pa.Table, own: Mapping[str, str]) -> Iterator[Candidate]:
         if len(lengths) == 1 and number and shares(values) and not corners(values):
             (d,) = lengths
             if d >= 2:
-                whole = sum_to(1, numbers(values).reshape(-1, d).sum(axis=1))
+                whole = sum_to(1, numbers(values).reshape(-1, d))
                 yield (name,), "array", d, whole
     for group in _groups(single, own):
-        if sum_to(1, _sums(rows, group)):
+        if sum_to(1, _beside(rows, group)):
             yield group, "columns", len(group), True
     for name in single:
         if not corners(rows.column(name)):
@@ -184,8 +184,8 @@ def _groups(names: Sequence[str], own: Mapping[str, str]) -> Iterator[tuple[str,
             yield group
 
 
-def _sums(rows: pa.Table, names: Sequence[str]) -> Floats:
-    return np.asarray(sum(numbers(rows.column(name)) for name in names))
+def _beside(rows: pa.Table, names: Sequence[str]) -> Floats:
+    return np.stack([numbers(rows.column(name)) for name in names], axis=1)
 
 
 # --- why there are none --------------------------------------------------------------------------
@@ -227,7 +227,7 @@ def _nearly(rows: pa.Table, origins: Origins) -> Iterator[str]:
         own = {name: origins[name][1] for name in names}
         floats = [name for name in names if pa.types.is_floating(rows.schema.field(name).type)]
         for group in _groups(floats, own):
-            if sum_to(100, _sums(rows, group)):
+            if sum_to(100, _beside(rows, group)):
                 shown = ", ".join(own[name] for name in group)
                 yield f"columns {shown}{of} sum to 100; {HINTS[OUTSIDE]}"
                 break

@@ -220,6 +220,20 @@ class Report:
                 points.setdefault((line["split"], loss, line["model"]), []).append(line)
         return points
 
+    @cached_property
+    def holdout_losses(self) -> dict[int, float]:
+        """By steps, the mean over losses and models of the mean cost on holdout rows, rescaled."""
+        if not self.history.num_rows or not len(self.losses):
+            return {}
+        known = {loss.name: loss for loss in self.losses.losses}
+        sums: dict[int, list[float]] = {}
+        for line in self.history.filter(pc.equal(self.history["split"], "holdout")).to_pylist():
+            loss = known[line["loss"]]
+            least, scale = min(map(min, loss.exact_costs)), loss.scale
+            share = (line["decision_loss"] - float(least)) / float(scale) if scale else 0.0
+            sums.setdefault(line["step"], []).append(share)
+        return {step: sum(values) / len(values) for step, values in sorted(sums.items())}
+
     # --- what there was to fix ------------------------------------------------------------------
 
     @cached_property

@@ -11,10 +11,11 @@ from redcal_spark.model.summary import counted
 from redcal_spark.report.changes import apart, briers, costs, largest_class, largest_gap
 from redcal_spark.report.data import Report
 from redcal_spark.report.markup import Html, name
-from redcal_spark.report.numbers import whole
+from redcal_spark.report.numbers import shown, whole
 from redcal_spark.runs.compare import PROCEDURES
 
 OVERVIEW = 12  # losses in the table of all of them
+TIE = 1e-12  # means that are closer are the same, but for rounding
 FAILURES = 6  # promises that did not hold, before the certificate
 
 
@@ -52,6 +53,7 @@ def summary(report: Report) -> dict[str, Any]:
         "falls": _falls(report),
         "failures": violated[:FAILURES],
         "worse": _worse(report),
+        "raised": _raised(report),
         "mixed_up": _mixed_up(report),
         "mixed_up_words": MIXED_UP,
     }
@@ -96,6 +98,21 @@ def _mixed_up(report: Report) -> list[str]:
         return []
     sums = [int(total) for total in audit["brier_sums"]]
     return [report.models[i] for i in below_equal(sums, audit["rows"], report.n_classes)]
+
+
+def _raised(report: Report) -> dict[str, Any] | None:
+    """Whether patches at the end made the holdout loss worse: what the guard warns of."""
+    losses = report.holdout_losses
+    if not losses:
+        return None
+    best, last = min(losses, key=losses.__getitem__), max(losses)
+    if losses[last] - losses[best] <= TIE:
+        return None
+    before, after = (
+        shown(f"{losses[step]:.6g}", losses[step], "holdout/mean_cost/step", step)
+        for step in (best, last)
+    )
+    return {"patches": last - best, "kept": best, "before": before, "after": after}
 
 
 def _worse(report: Report) -> dict[str, Any]:

@@ -27,6 +27,9 @@ def starter_of(work: Backend, name: str, costs: str | None, others: Sequence[str
 
     others: tables of models' scores, to be joined with it on the id.
     """
+    twice = next((other for k, other in enumerate(others) if other in (name, *others[:k])), None)
+    if twice is not None:
+        raise UsageError(f"{twice} is named twice: give every table once")
     rows, separator = _looked_at(work, name)
     seen = Beside(name, rows)
     for number, other in enumerate(others, 2 if len(others) == 1 else 1):

@@ -268,8 +268,9 @@ class Job:
             rows = [row for row in rows if row.config_digest == self.digest]
         if not rows:
             raise UsageError(
-                f"no finished run of this configuration in {self.ledger.table}; "
-                "start one with: redcal fit -c FILE"
+                f"no finished run of this configuration in {self.ledger.table}; start one with: "
+                "redcal fit -c FILE; a model of another target is taken by redcal export there and "
+                "--model FILE here"
             )
         if run_id is None:
             self._note_later(all_rows[all_rows.index(rows[-1]) + 1 :])

@@ -61,6 +61,30 @@ def test_log_follows_the_configuration_or_the_run_asked_for(work: Work) -> None:
     assert "home / ward" in told.out
 
 
+def test_apply_says_whose_model_it_takes(work: Work) -> None:
+    """The latest run may be somebody's trial."""
+    work.ran()
+    assert "the model is that" not in work.redcal("apply", "--run", "latest").err
+    tried = work.ran("fit", "--set", "reconcile.eta=0.5")
+    told = work.redcal("apply", "--run", "latest")
+    assert told.code == 0
+    note = f"the model is that of run {tried['run_id']}, made with other settings: "
+    assert f"{note}reconcile.eta is 0.01, was 0.5" in told.err
+    assert "the model is that" not in work.redcal("apply").err
+
+
+def test_apply_to_a_table_whose_ledger_has_no_run(work: Work) -> None:
+    work.ran()
+    told = work.redcal("apply", "--set", "output.table=out/new")
+    assert told.code == 2
+    assert "no finished run of this configuration in out/new_runs" in told.err
+    assert "is taken by redcal export there and --model FILE here" in told.err
+    assert work.redcal("export", "-o", "model.json").code == 0
+    told = work.redcal("apply", "--set", "output.table=out/new", "--model", "model.json")
+    assert told.code == 0, told.err
+    assert work.table("out/new").num_rows == work.table().num_rows
+
+
 def test_apply_from_a_run_from_a_model_and_latest(work: Work) -> None:
     run = work.ran()
     rows = work.table()

@@ -422,6 +422,21 @@ def test_joined_tables(work: Work) -> None:
     )
 
 
+def test_what_the_run_has_warned_of_is_not_told_again(work: Work) -> None:
+    table = scores(200)
+    as_delta(table.select(["case", "outcome", "fold", "note", "a"]), "main")
+    as_delta(table.select(["case", "b"]).slice(0, 190), "other")
+    work.tree["input"] |= {"table": "main", "model_2": {"table": "other", "columns": "b"}}
+    work.tree["input"]["join"] = "inner"
+    for command in ("audit", "run"):
+        told = work.redcal(command)
+        assert told.code == 0 and "the join leaves out 10 of 200 rows" in told.err
+        assert "JoinWarning" not in told.err  # a sentence, not a place in the code
+    told = work.redcal("evaluate")
+    assert told.code == 0 and "everything matches" in told.out
+    assert "join" not in told.err and "Warning" not in told.err
+
+
 @pytest.mark.slow
 def test_patches_that_the_guard_left_out_count_too(work: Work) -> None:
     write(scores(300, seed=7))

@@ -123,8 +123,19 @@ def expected(work: Work, shown: Element, **parameters: Any) -> dict[str, Fractio
                     found[f"{split}/{loss}/loss_gap/{model}/step/{step}"] = gap
             for loss in LOSSES:
                 found[f"{split}/{loss}/disagreement/step/{step}"] = float(anew.apart(loss))
+            found[f"{split}/mean_cost/step/{step}"] = float(rescaled_cost(anew))
     found |= of_decisions(split_rows(written, "test"), parameters)
     return found | of_rounds(work.table("out/rows_patches").sort_by("step").to_pylist())
+
+
+def rescaled_cost(anew: Anew) -> Fraction:
+    """The mean of both models and all losses, the costs of each loss rescaled to [0, 1]."""
+    told = []
+    for loss, given in LOSSES.items():
+        flat = [Fraction(repr(float(cost))) for row in given["costs"] for cost in row]
+        least, most = min(flat), max(flat)
+        told += [(anew.cost(loss, model) - least) / (most - least) for model in (1, 2)]
+    return Fraction(sum(told)) / len(told)
 
 
 def of_point(split: str, when: str, anew: Anew) -> dict[str, Fraction | float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -145,13 +146,21 @@ def overfitting(work: Work) -> None:
     work.tree["reconcile"] |= {"algorithm": "dc_then_redcal", "beta": 1e-5, "max_steps": 400}
 
 
-@pytest.mark.slow
 def test_the_guard_reports_and_names_the_better_prefix(work: Work) -> None:
     overfitting(work)
     told = work.redcal("run")
     assert "raised the mean loss on holdout rows" in told.err
     assert "guard: best_prefix would keep the first" in told.err
     assert "beta: auto would be" in told.err
+    numbers = re.search(r"rows from (\S+) to (\S+) .* keep the first (\d+)", told.err)
+    assert numbers is not None
+    low, high, kept = numbers.groups()
+    for name in ("page.html", "page.md"):
+        work.ran("report", "-o", name)
+        words = " ".join(re.sub(r"<[^>]+>|`", "", Path(name).read_text("utf-8")).split())
+        raised = f"raised the mean cost on holdout rows from {low} to {high} (mean of losses and"
+        assert raised in words, name
+        assert f"reconcile.guard: best_prefix would keep the first {kept}." in words, name
     work.tree["reconcile"]["guard"] = "off"
     quiet = work.redcal("run")
     assert "holdout rows from" not in quiet.err

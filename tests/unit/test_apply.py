@@ -159,6 +159,15 @@ def test_separate_columns() -> None:
     assert done[new[:2]].to_numpy().tolist() == PATCHED
     assert done[new[2:]].to_numpy().tolist() == OTHER
     check_flags({name: done[name].tolist() for name in NEW[2:]})
+    # scores that come model by model are those of any other pair
+    frames = frame[["a0", "a1"]], frame[["b0", "b1"]]
+    for scores in ((one, two), frames, (ONE_SIDED, OTHER)):
+        assert [new.tolist() for new in split.apply(*scores)] == [PATCHED, OTHER]
+    rows = one[0], two[0]
+    for row in (rows, (ONE_SIDED[0], OTHER[0]), tuple(each.iloc[0] for each in frames)):
+        assert [new.tolist() for new in split.apply(*row)] == [PATCHED[0], OTHER[0]]
+        assert split.explain(*row) == split.explain(*rows)
+    assert split.explain(*rows).sentences() == split.explain(frame.iloc[0]).sentences()
 
 
 @pytest.mark.parametrize("kind", [pa.float64(), pa.float32(), pa.decimal128(5, 2)])

@@ -308,7 +308,7 @@ def test_nothing_of_it_reaches_a_fit() -> None:
 
 def test_a_split_without_rows_travels_as_nothing() -> None:
     _, found, _ = gathered(case(902))
-    data, arrays = gathered_parts(found)
+    _, arrays = gathered_parts(found)
     assert found.fit.rows and not found.holdout.rows
     assert not any(name.startswith("holdout.") for name in arrays)
     # a task that saw holdout rows alone: both ways round, the sums are those of either

@@ -291,13 +291,19 @@ def test_every_form_of_a_row_gives_the_same(pair: ReconciledPair) -> None:
         ({"model_1": [0.5, 0.5], "model_2": [0.5, 0.2, 0.3]}, InputError, "2 values"),
         ({"model_1": 0.5, "model_2": 0.5}, InputError, "these are not"),
         ({"model_1": [0.5, "a"], "model_2": [0.5, 0.5]}, InputError, "column 'model_1'"),
-        (7, UsageError, "data must be"),
+        (7, UsageError, "takes the row itself, got 7"),
+        ("P7", UsageError, "takes the row itself, got 'P7'; a pair has no rows by id"),
     ],
 )
 def test_rows_that_cannot_be_explained(
     pair: ReconciledPair, row: Any, kind: type[RedcalError], text: str
 ) -> None:
     assert text in refused(kind, lambda: pair.explain(row))
+
+
+def test_shown_as_it_is_told(pair: ReconciledPair) -> None:
+    found = pair.explain(ONE_SIDED[0], OTHER[0])
+    assert repr(found).splitlines() == str(found).splitlines() == found.sentences()
 
 
 def test_a_binary_pair_of_numbers() -> None:
@@ -332,7 +338,7 @@ def test_score_columns_one_per_class() -> None:
     found = pair.explain(frame.iloc[0])
     assert found.touched
     assert found.end.scores[0] == tuple(out[["a0_reconciled", "a1_reconciled"]].iloc[0])
-    assert "one column each" in refused(UsageError, lambda: pair.explain([0.8, 0.2], [0.3, 0.7]))
+    assert pair.explain([0.8, 0.2], [0.3, 0.7]) == found
 
 
 def test_a_prefix_of_a_log_is_explained_as_such() -> None:

@@ -115,6 +115,12 @@ def test_a_vector_with_some_nan_is_a_mistake() -> None:
     )
 
 
+def test_one_hot_labels_as_pandas_makes_them() -> None:
+    hot = pd.get_dummies(Y)
+    assert {kind.kind for kind in hot.dtypes} == {"b"}
+    assert fit(hot).log == fit(hot.to_numpy()).log == fit(Y).log != ()
+
+
 def test_infinity_is_no_missing_label() -> None:
     labels = Y.astype(float)
     labels[7] = np.inf

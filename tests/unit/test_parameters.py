@@ -144,7 +144,7 @@ SHARES: list[tuple[Any, str]] = [
 @pytest.mark.parametrize("name", ["alpha", "eta", "beta"])
 def test_shares_outside_0_1(name: str, value: Any, shown: str) -> None:
     given: dict[str, Any] = {"alpha": 0.1, "eta": 0.1} | {name: value}
-    either = "'auto' or " if name == "beta" else ""
+    either = "" if name == "alpha" else "'auto' or "
     make = lambda: Reconciler(losses=problems.ZERO_ONE, **given)  # noqa: E731
     assert refused(UsageError, make) == f"{name}: must be {either}in (0, 1], got {shown}"
 
@@ -165,7 +165,10 @@ OTHERS: list[tuple[dict[str, Any], str]] = [
     ({"max_steps": "9"}, "max_steps: must be an integer from 0 to 1,000,000,000,000, got '9'"),
     ({"on_bad_rows": "drop"}, "on_bad_rows: must be 'error' or 'skip', got 'drop'"),
     ({"classes": ["a", "b", "c"]}, "classes: 3 names, but the losses have 2 classes"),
-    ({"alpha": 0, "eta": 2}, "alpha: must be in (0, 1], got 0; eta: must be in (0, 1], got 2"),
+    (
+        {"alpha": 0, "eta": 2},
+        "alpha: must be in (0, 1], got 0; eta: must be 'auto' or in (0, 1], got 2",
+    ),
 ]
 
 

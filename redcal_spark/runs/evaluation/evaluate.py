@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +13,7 @@ from redcal_spark.certificate.certify import Certificate, certify
 from redcal_spark.config.redaction import VARIABLE
 from redcal_spark.core.differences import Difference, Words
 from redcal_spark.core.metrics import Metrics, Totals
-from redcal_spark.errors import InputError, RedcalError, RunError, UsageError
+from redcal_spark.errors import InputError, RedcalError, RedcalWarning, RunError, UsageError
 from redcal_spark.model.pair import ReconciledPair
 from redcal_spark.runs.evaluation.applied_model import Applied, applied_by, roles_applied
 from redcal_spark.runs.evaluation.findings import Checked, Result, result
@@ -96,8 +97,10 @@ def evaluate(
     evaluation.row = row
     used = job_of(job, row)
     evaluation.notes += other_configuration(job, used, row)
-    _evaluate(used, row, last, model, evaluation)
-    evaluation.notes += other_rows(job, row)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RedcalWarning)  # the run itself has warned
+        _evaluate(used, row, last, model, evaluation)
+        evaluation.notes += other_rows(job, row)
     notes = (note for checked in evaluation.checked for note in checked.notes)
     evaluation.notes += dict.fromkeys(notes)
     return evaluation

@@ -22,16 +22,34 @@ def other_configuration(given: Job, used: Job, row: RunRow) -> Iterator[str]:
     """That the configuration which was given is not the run's own, by which the run is checked."""
     if given.digest == row.config_digest or used.digest != row.config_digest:
         return
-    gaps = list(apart(given.config.recorded(), plain(row.config)))
-    if not gaps:
-        return
-    texts = [f"{path} is {shown(now)}, was {shown(then)}" for path, now, then in gaps[:NAMED]]
-    more = [] if len(gaps) <= NAMED else [f"{len(gaps) - NAMED} more"]
-    keys = "; ".join([*texts, *more])
-    yield (
-        f"this configuration is not what run {row.run_id} was made with: {keys}. Checked with the "
-        "run's own, from the ledger"
+    keys = other_keys(given.config.recorded(), plain(row.config))
+    if keys is not None:
+        yield (
+            f"this configuration is not what run {row.run_id} was made with: {keys}. Checked with "
+            "the run's own, from the ledger"
+        )
+
+
+def of_another_fit(given: Job, row: RunRow) -> str | None:
+    """What to say of a model that is applied, if it was fitted with other parameters or losses."""
+    now, then = (
+        {key: tree.get(key) for key in ("losses", "reconcile")}
+        for tree in (given.config.recorded(), plain(row.config) or {})
     )
+    keys = other_keys(now, then)
+    if keys is None:
+        return None
+    return f"the model is that of run {row.run_id}, made with other settings: {keys}"
+
+
+def other_keys(now: Any, then: Any) -> str | None:
+    """The first keys of two configurations that differ."""
+    gaps = list(apart(now, then))
+    if not gaps:
+        return None
+    texts = [f"{path} is {shown(new)}, was {shown(old)}" for path, new, old in gaps[:NAMED]]
+    more = [] if len(gaps) <= NAMED else [f"{len(gaps) - NAMED} more"]
+    return "; ".join([*texts, *more])
 
 
 def apart(one: Any, two: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +14,7 @@ from redcal_spark.core.columns import Columns
 from redcal_spark.core.history import Point
 from redcal_spark.core.roles import Roles
 from redcal_spark.core.scan import ScanResult
-from redcal_spark.errors import InputError, JoinWarning, RedcalError, RunError
+from redcal_spark.errors import InputError, RedcalError, RunError
 from redcal_spark.model.fit import fit_scanned
 from redcal_spark.model.guard import counted, verdict
 from redcal_spark.model.pair import ReconciledPair
@@ -97,10 +96,8 @@ def source_of(job: Job, row: RunRow) -> Source | str:
     why = "the ledger does not say what it was"
     for given in ("then", "now"):
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", JoinWarning)  # the run itself has warned
-                source = job.as_of(then) if given == "then" else Job(job.config, job.work)
-                identity = source.input.identity()
+            source = job.as_of(then) if given == "then" else Job(job.config, job.work)
+            identity = source.input.identity()
         except (InputError, RunError) as err:
             why = str(err)
             continue
