@@ -170,6 +170,11 @@ class Case:
         return Fraction(1, 2) if self.pair.binary else Fraction(1)
 
     @property
+    def half(self) -> str:
+        """What formulas of B lack where users' own Brier score is half of it."""
+        return "half of " if self.pair.binary else ""
+
+    @property
     def brier_words(self) -> str:
         kind = "mean (f - y)^2" if self.pair.binary else "squared error, summed over classes"
         return f"Brier score ({kind})"

@@ -127,7 +127,8 @@ class Certificate(Tabular):
                 lines.append(f"{loss}: on new rows the cost falls by at least {' and '.join(fell)}")
         if lines:
             sure = f"{float(1 - self.delta) * 100:g} %"
-            lines.append(f"all statements about new rows hold together with {sure} confidence")
+            lines.append(f"all statements about new rows hold together with {sure} confidence,")
+            lines.append("if new rows come as the holdout rows did")
         return lines
 
     def lines(self, models: Sequence[str] | None = None) -> list[str]:

@@ -128,9 +128,9 @@ def _brier(case: Case) -> Iterator[Check]:
         if not case.given.calibrates_only:
             yield of_model(
                 "brier_decrease",
-                f"the rounds lowered the {words} by half of T alpha^2 eta / 4d at least"
+                f"the rounds lowered the {words} by {case.half}T alpha^2 eta / 8d at least"
                 if case.given.reconciles_decisions
-                else f"the rounds lowered the {words} by T eta alpha^2 / 16 at least",
+                else f"the rounds lowered the {words} by {case.half}T eta alpha^2 / 16 at least",
                 case.brier(case.start, model) - case.brier(case.points[-1], model),
                 ">=",
                 case.rounds[model - 1] * case.round_gain,

@@ -7,6 +7,7 @@ sums only, so that they cannot find everything: replaying the log on the rows ca
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from fractions import Fraction
 from itertools import accumulate, pairwise
 from typing import Any
@@ -19,7 +20,7 @@ from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.fixed_point import BITS, ONE, Ints
 from redcal_spark.core.history import Point, rounds_start
 from redcal_spark.core.kernel import Rules
-from redcal_spark.core.metrics import Totals
+from redcal_spark.core.metrics import OF_SOME, Totals
 from redcal_spark.core.patches import Patch, full_phi
 
 
@@ -60,9 +61,8 @@ def points(pair: Fitted, history: Sequence[Point], rows: int | None) -> Iterator
 
 def _shaped(totals: Totals, rules: Rules, d: int) -> bool:
     """What only some points have is no part of it."""
-    some = ("pair_labels", "touched", "moves", "move_labels")
     ours, expected = (
-        {n: array.shape for n, array in one.to_arrays().items() if not n.startswith(some)}
+        {n: array.shape for n, array in one.to_arrays().items() if n.split(".")[0] not in OF_SOME}
         for one in (totals, Totals.none(rules, d))
     )
     return totals.rows > 0 and ours == expected
@@ -269,10 +269,9 @@ def replay(history: Sequence[Point], replayed: Totals | Sequence[Point]) -> Iter
 def differences(one: Totals, two: Totals) -> list[str]:
     """The names of the sums in which two totals differ."""
     names = [name for name in ("rows", "brier") if getattr(one, name) != getattr(two, name)]
-    for name in (
-        *("pairs", "events", "apart", "in_event"),
-        *("labels", "scores", "optimum", "gaps"),
-    ):
+    for name in (field.name for field in fields(Totals)):
+        if name in ("rows", "brier", *OF_SOME):
+            continue
         a, b = getattr(one, name), getattr(two, name)
         if len(a) != len(b) or not all(map(np.array_equal, a, b)):
             names.append(name)

@@ -132,6 +132,10 @@ def _show_run(
     print(f"{_done(row)} (run {row.run_id})")
     if row.status in MEANING:
         print(f"  {MEANING[row.status]}")
+    if pair.zero_calibrations:
+        ended = plural(pair.zero_calibrations, "calibration")
+        print(f"  {ended} ended on a patch that rounds to nothing: gaps above beta may be left")
+        print("  (a finer reconcile.grid_bits, or none, goes on)")
     for name, count in (("unlabelled", row.unlabelled_rows), ("unusable", row.bad_rows)):
         if count:
             print(f"  not fitted: {plural(count, f'{name} row')}")

@@ -1,6 +1,7 @@
 """One look at rows: best responses, events, and which rows are active. Pure numpy, exact.
 
-Patches are in `rows`, sums over rows in `sums`: the three are the only arithmetic over rows.
+Patches are in `rows`, sums that decide in `sums`, those that only measure in `metrics`, `moves` and
+`segment_numbers`: these are the only arithmetic over rows.
 """
 
 from __future__ import annotations

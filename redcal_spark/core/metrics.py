@@ -34,6 +34,8 @@ from redcal_spark.core.segments import SegmentSums
 from redcal_spark.core.sums import cell_label_sums, cell_score_sums
 from redcal_spark.core.weights import Weighed, Weights, counted, summed, weighted_squares
 
+# Fields that only some totals have: of an audit, of holdout rows, at the last point.
+OF_SOME = ("pair_labels", "paired", "weights", "segments", "touched", "moves", "move_labels")
 PAIR_NUMBERS = 1 << 22  # label sums by pairs of actions, of all losses together: 32 MB a task
 
 

@@ -94,7 +94,14 @@ class Evidence:
             history = History(table, fitted.columns.shown)
             moment = datetime.fromisoformat(data["measured_at"])
             evidence = cls(history, data["audits"], data["counts"], moment)
-            same = evidence.to_json() == data and tuple(data["counts"]) == COUNTS
+            made = evidence.to_json()
+            pairs = zip(made["history"], data["history"], strict=True)
+            # an earlier release did not measure all that this one does
+            made["history"] = [
+                {name: value for name, value in ours.items() if name in theirs or value is not None}
+                for ours, theirs in pairs
+            ]
+            same = made == data and tuple(data["counts"]) == COUNTS
         except (LookupError, TypeError, ValueError, ArithmeticError, pa.ArrowException) as err:
             raise ModelFileError(f"damaged model: evidence: {err}") from err
         if not same:

@@ -12,7 +12,7 @@ from redcal_spark.core.history import Point
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.metrics import Metrics, root
 
-# Name, type and what it is; the words are those of docs/reference/outputs.md.
+# Name, type and what it is: docs/reference/outputs.md says more.
 MEASURED = (
     ("split", pa.string(), "fitting or holdout rows"),
     ("step", pa.int64(), "patches so far"),

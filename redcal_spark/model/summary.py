@@ -28,7 +28,7 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class Line:
-    """One number before and after. kind: how it is written."""
+    """One number before and after."""
 
     split: str
     measure: str

@@ -57,6 +57,7 @@ class Report:
     n_classes: int
     audits: Mapping[str, Mapping[str, Audit]]  # split -> before, after
     history: pa.Table
+    zero_calibrations: int  # that ended on a patch which rounds to nothing
     versions: Mapping[str, int]  # of the tables that were written, by their key under `output`
     tuned: Tuned | None = None  # how eta was chosen, where it was `auto`
     days: Sequence[Mapping[str, Any]] = ()  # what `redcal monitor` saw since, a day each
@@ -80,6 +81,7 @@ class Report:
             n_classes=pair.n_classes,
             audits=json.loads(row.audits or "{}"),
             history=pa.table({"step": []}) if history is None else history,
+            zero_calibrations=pair.zero_calibrations,
             versions={key: outputs[name] for key, name in written.items() if name in outputs},
             tuned=pair.tuned,
             days=days_of(store.read(tables.metrics, {"kind": KIND}), row.run_id),

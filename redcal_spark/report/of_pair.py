@@ -31,6 +31,7 @@ def report_of(shown: ReconciledPair | Evaluation) -> Report:
         n_classes=pair.n_classes,
         audits=evidence.audits,
         history=evidence.history.numbers,
+        zero_calibrations=pair.zero_calibrations,
         versions={},
         tuned=pair.tuned,
     )

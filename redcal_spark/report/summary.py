@@ -53,6 +53,9 @@ def summary(report: Report) -> dict[str, Any]:
         "falls": _falls(report),
         "failures": violated[:FAILURES],
         "worse": _worse(report),
+        "chose": "holdout" in report.audits
+        and report.config["reconcile"].get("guard") == "best_prefix",
+        "zero_calibrations": report.zero_calibrations,
         "raised": _raised(report),
         "mixed_up": _mixed_up(report),
         "mixed_up_words": MIXED_UP,

@@ -85,7 +85,7 @@ METRICS = schema_of(
         ("command", pa.string(), "run, fit, apply"),
         ("status", pa.string(), "how it ended"),
         ("measured_at", pa.timestamp("us", "UTC"), "when"),
-        ("kind", pa.string(), "see above"),
+        ("kind", pa.string(), "count, phase, pass or quality"),
         ("name", pa.string(), "what is measured"),
         ("number", pa.int64(), "the place of a pass"),
         ("split", pa.string(), "of quality: fitting or holdout rows"),

@@ -1,7 +1,7 @@
 """Writes the fixtures of this version: `python -m tests.compat.make 0.2`, once, before a release.
 
-A small input, a configuration, the tables of a run and an exported model, as `redcal` of this
-version writes them. The folder is then never changed: tests of all later versions read it.
+A small input, a configuration, the tables of a run, an exported model and one that Python saved, as
+this version writes them. The folder is then never changed: tests of all later versions read it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import yaml
 from deltalake import DeltaTable, write_deltalake
 
+from redcal_spark import Reconciler
 from redcal_spark.cli import main
 
 HERE = Path(__file__).parent
@@ -65,10 +67,16 @@ def make(version: str) -> None:
     write_deltalake("tables/scores", scores())
     Path("config.yaml").write_text(CONFIG, encoding="utf-8")
     assert main(["run", "-c", "config.yaml"]) == 0
-    model = io.StringIO()
-    with redirect_stdout(model):
+    exported = io.StringIO()
+    with redirect_stdout(exported):
         assert main(["export", "-c", "config.yaml"]) == 0
-    Path("model.json").write_text(model.getvalue(), encoding="utf-8")
+    Path("model.json").write_text(exported.getvalue(), encoding="utf-8")
+    given = yaml.safe_load(CONFIG)
+    columns = {name: given["input"][name] for name in ("model_1", "model_2", "label", "id")}
+    model = Reconciler(
+        losses=given["losses"], **columns, **given["reconcile"], classes=given["input"]["classes"]
+    )
+    model.fit(scores(), holdout=0.5).save("pair.json")
     # versions of the ledger's row while the run was going on
     DeltaTable("tables/rows_runs").vacuum(0, dry_run=False, enforce_retention_duration=False)
 

@@ -422,6 +422,17 @@ def test_joined_tables(work: Work) -> None:
     )
 
 
+def test_a_release_that_never_wrote_the_run(work: Work) -> None:
+    """The cell alone is named, not what a run of that release would have in other cells."""
+    work.ran()
+    ledger = read("out/rows_runs")
+    place = ledger.schema.get_field_index("package_version")
+    put("out/rows_runs", ledger.set_column(place, "package_version", pa.array(["0.1.9"])))
+    code, told = told_of(work)
+    assert code == 1
+    assert [one["column"] for one in found(told)] == ["package_version"]
+
+
 def test_what_the_run_has_warned_of_is_not_told_again(work: Work) -> None:
     table = scores(200)
     as_delta(table.select(["case", "outcome", "fold", "note", "a"]), "main")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -294,6 +295,43 @@ def test_a_lost_history_leaves_the_rest(work: Work) -> None:
     shown = read_page(render(replace(report_of(work), history=pa.table({"step": []}))))
     assert not shown.all("section", id="steps")
     assert shown.all("section", id="patches")
+
+
+def test_calibrations_that_the_grid_ended_are_no_end_of_work(work: Work) -> None:
+    work.tree["reconcile"] |= {"algorithm": "decision_calibration", "beta": 1e-4, "grid_bits": 5}
+    told = work.redcal("run")
+    assert told.code == 0
+    count = re.search(r"(\d+) calibrations? ended on a patch that rounds to nothing", told.out)
+    assert count is not None and int(count[1]) > 0
+    header = page().one("header").words
+    assert "nothing was left to do" not in header
+    assert f"{count[0]} on the patch grid, so that gaps above beta may be left" in header
+    work.tree["reconcile"]["grid_bits"] = 26
+    told = work.redcal("run", "--set", "reconcile.beta=0.2")
+    assert "rounds to nothing" not in told.out
+    assert "nothing was left to do" in page().one("header").words
+
+
+def test_rows_that_the_guard_chose_by_are_not_called_unseen_alone(work: Work) -> None:
+    chose = "by these the guard chose how many patches to keep"
+    for guard, said in (("report", False), ("best_prefix", True)):
+        work.tree["reconcile"]["guard"] = guard
+        work.redcal("run", "--force")
+        work.redcal("report", "-o", "mail.md")
+        for words in (page().one("header").words, Path("mail.md").read_text("utf-8")):
+            assert (chose in words) == said
+        lead = page().one("section", id="certificate").words
+        assert ("by which the guard chose" in lead) == said
+
+
+def test_rows_in_dispute_that_nobody_decides(work: Work) -> None:
+    work.tree["output"]["tie"] = None
+    work.tree["reconcile"]["eta"] = 0.2
+    work.ran()
+    work.ran("report", "-o", "mail.md")
+    assert "is null there (`output.tie: null`): somebody must decide them." in (
+        Path("mail.md").read_text("utf-8")
+    )
 
 
 def test_what_got_worse_on_holdout_rows_is_told(work: Work) -> None:

@@ -12,14 +12,13 @@ import numpy as np
 
 from redcal_spark.core.fixed_point import Ints
 from redcal_spark.core.kernel import event_counts
-from redcal_spark.core.metrics import Totals, brier_sum, event_rows, pair_counts
+from redcal_spark.core.metrics import OF_SOME, Totals, brier_sum, event_rows, pair_counts
 from redcal_spark.core.patches import Patch
 from redcal_spark.core.rows import Rows
 from redcal_spark.core.sums import Residuals, Sums, patch_residuals, residuals, sums
 
 # Sums that no patch changes, and those that a fit whose rows are watched has not.
-STAY = {"rows", "optimum", "gaps", "weights"}
-STAY |= {"pair_labels", "paired", "segments", "touched", "moves", "move_labels"}
+STAY = {"rows", "optimum", "gaps", *OF_SOME}
 
 
 class LocalRegion:
@@ -119,5 +118,6 @@ class LocalRegion:
             "apart": apart,
             "in_event": in_event,
         }
-        assert changed.keys() | STAY == {field.name for field in fields(Totals)}
+        missing = {field.name for field in fields(Totals)} - changed.keys() - STAY
+        assert not missing, f"how patches change {missing} must be said here, or in STAY"
         return replace(nothing, **changed)

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from redcal_spark import __version__
+from redcal_spark.backends.names import Place
 from redcal_spark.backends.store import Table
 from redcal_spark.certificate.certify import Certificate, certify
+from redcal_spark.config.folder import looked_for
 from redcal_spark.config.redaction import VARIABLE
 from redcal_spark.core.differences import Difference, Words
 from redcal_spark.core.metrics import Metrics, Totals
@@ -90,7 +92,7 @@ def evaluate(
             return evaluation
         raise UsageError(
             f"nothing to evaluate: no table {job.tables.table} yet; write it with: "
-            "redcal run -c FILE"
+            f"redcal run -c FILE{_looked_for(job.tables.table)}"
             if not job.store.exists(job.tables.table)
             else f"no finished run in {job.tables.runs} wrote {job.tables.table}"
         )
@@ -104,6 +106,10 @@ def evaluate(
     notes = (note for checked in evaluation.checked for note in checked.notes)
     evaluation.notes += dict.fromkeys(notes)
     return evaluation
+
+
+def _looked_for(table: str) -> str:
+    return looked_for(table) if Place(table).is_here else ""
 
 
 def _chosen(job: Job, last: str | None, known: dict[str, RunRow]) -> RunRow | None:
