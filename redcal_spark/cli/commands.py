@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 from dataclasses import asdict, replace
+from typing import Any
 
 from redcal_spark.atomic_write import write_whole
 from redcal_spark.cli.audit_tables import audit_tables
@@ -13,6 +14,7 @@ from redcal_spark.cli.compare_tables import comparison_tables
 from redcal_spark.cli.open_job import job_of, model_of, renamed
 from redcal_spark.cli.results import (
     console_of,
+    did_just_this,
     evaluation_json,
     model_names,
     patches_of,
@@ -130,12 +132,16 @@ def apply(options: argparse.Namespace) -> int:
     pair, called, fitted = model_of(options, job)
     if streams:
         return _stream(options, job, pair, called)
-    outcome = start.apply(job, pair, fitted=fitted, wait=options.wait)
+    outcome = start.apply(job, pair, fitted=fitted, force=options.force, wait=options.wait)
     row = outcome.row
     if outcome.held is not None:
         return show_held(options, outcome)
+    told: dict[str, Any] = {"run_id": row.run_id, "outputs": json.loads(row.outputs or "{}")}
+    if outcome.unchanged:
+        told["unchanged"] = True
+        return show(options, told, did_just_this(row, "--force appends again"))
     text = f"{patches_of(pair)} applied to {job.input.name}; rows in {job.tables.table}"
-    return show(options, {"run_id": row.run_id, "outputs": json.loads(row.outputs or "{}")}, text)
+    return show(options, told, text)
 
 
 def _stream(options: argparse.Namespace, job: Job, pair: ReconciledPair, called: str) -> int:

@@ -144,6 +144,7 @@ def _runs(known: Commands) -> None:
         action="store_true",
         help="continue from the checkpoint offset of another model with this one",
     )
+    sub.add_argument("--force", action="store_true", help="append rows that were appended before")
     _wait(sub)
 
 

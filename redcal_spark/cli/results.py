@@ -97,15 +97,17 @@ def _ended(options: argparse.Namespace, job: Job, outcome: Outcome) -> int:
         print(json.dumps(end if logged is None else end | {"mlflow_run": logged}))
     elif outcome.unchanged and not options.quiet:
         force = "redcal run --force" if options.command == "resume" else "--force"
-        print(
-            f"nothing to do: run {row.run_id} did just this "
-            f"({row.finished_at:%Y-%m-%d %H:%M:%S}); {force} runs it again"
-        )
+        print(did_just_this(row, f"{force} runs it again"))
         if row.status in MEANING:
             print(f"  {row.status}: {MEANING[row.status]}")
     elif not options.quiet:
         _show_run(options, job, outcome, page, logged)
     return EXIT[row.status]  # of an earlier run, too: tried again, 3 must not turn into 0
+
+
+def did_just_this(row: RunRow, way_out: str) -> str:
+    when = f"{row.finished_at:%Y-%m-%d %H:%M:%S}"
+    return f"nothing to do: run {row.run_id} did just this ({when}); {way_out}"
 
 
 def _end_json(outcome: Outcome) -> dict[str, Any]:

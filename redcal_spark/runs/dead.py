@@ -40,6 +40,8 @@ def way_out(job: Job, row: RunRow) -> str:
         table = job.tables.table
         return f"a newer run, {newer.run_id}, has written {table}; nothing is to be done"
     again = "the same command continues it"
+    if row.command == "apply" and job.config.output.mode != "append":
+        return "the same command does it again"
     if row.command not in ("run", "fit"):
         return again
     return f"while the input is the same, {again}, else redcal resume --run {row.run_id}"

@@ -47,11 +47,16 @@ def resume(job: Job, run_id: str | None = None, *, wait: bool = False) -> Outcom
 
 
 def apply(
-    job: Job, pair: ReconciledPair, *, fitted: RunRow | None = None, wait: bool = False
+    job: Job,
+    pair: ReconciledPair,
+    *,
+    fitted: RunRow | None = None,
+    force: bool = False,
+    wait: bool = False,
 ) -> Outcome:
     """Write the input's rows, labelled or not, with a fitted pair's scores and actions.
 
-    fitted: the run that the pair is of, if it is known.
+    fitted: the run that the pair is of, if it is known. force: append rows that were appended.
     """
     job.check(labels=False)
     if fitted is not None and (other := of_another_fit(job, fitted)) is not None:
@@ -62,7 +67,8 @@ def apply(
     row = new_row(job, mark, "apply", identity, pair)
     if fitted is not None:
         row = replace(row, progress=json.dumps({"model_of": fitted.run_id}))
-    run = claimed(job, row, wait=wait)
+    # rows that replace others may be written again, and are where someone changed them
+    run = claimed(job, row, force=force or job.config.output.mode != "append", wait=wait)
     if isinstance(run, Outcome):
         return run
     with run.working():

@@ -179,6 +179,40 @@ def test_killed_while_rows_join_others(delta: Work, mode: str, moment: str) -> N
     assert delta.ran()["unchanged"]
 
 
+@pytest.mark.parametrize(
+    "moment",
+    [
+        "after the rows",
+        pytest.param("before the rows", marks=pytest.mark.slow),
+        pytest.param("write of the rows", marks=pytest.mark.slow),
+        pytest.param("before the ledger's last write", marks=pytest.mark.slow),
+    ],
+)
+def test_rows_are_appended_once_however_often_apply_is_killed(delta: Work, moment: str) -> None:
+    delta.ran("fit")
+    delta.tree["output"]["mode"] = "append"
+    assert delta.redcal("export", "--run", "latest", "-o", "model.json").code == 0
+    Path("config.yaml").write_text(yaml.safe_dump(delta.tree, sort_keys=False), "utf-8")
+    command = ("apply", "-c", "config.yaml", "--model", "model.json")
+    killed(moment, *command)
+    dead = delta.runs()[-1]
+    assert (dead["command"], dead["status"]) == ("apply", "running")
+    assert "the same command continues it" in delta.redcal("runs").out
+    cases = DeltaTable("scores").to_pyarrow_table()["case"].to_pylist()
+    for unchanged in (None, True):
+        told = delta.cli(*command, "--json")
+        assert (told.code, told.json.get("unchanged")) == (0, unchanged), told
+        assert told.json["run_id"] == dead["run_id"]
+        assert sorted(delta.table()["case"].to_pylist()) == sorted(cases)
+        assert set(delta.table()["run_id"].to_pylist()) == {dead["run_id"]}
+    assert delta.runs()[-1]["status"] == "converged"
+    told = delta.cli(*command)
+    assert told.out.startswith(f"nothing to do: run {dead['run_id']} did just this")
+    assert "--force appends again" in told.out
+    assert delta.cli(*command, "--force").code == 0
+    assert delta.table().num_rows == 2 * len(cases)
+
+
 @pytest.mark.slow
 def test_a_run_that_died_after_its_last_write_is_done(delta: Work) -> None:
     Path("config.yaml").write_text(yaml.safe_dump(delta.tree, sort_keys=False), "utf-8")
