@@ -40,13 +40,17 @@ def open_input(store: Store, given: Input) -> tuple[Table, Columns]:
     own = [c for m in models if given.score_table(m) is None for c in given.score_columns(m)]
     main = store.open(given.table, given.version, given.separator, own)
     names = tuple(_scores(given, model, main.schema.names) for model in models)
-    sides = []
+    opened, sides = {given.table: main}, []
     for model in models:
         own_table = given.score_table(model)
         if own_table is not None:
-            wanted = own_table.table, own_table.version, given.separator, own_table.columns
-            side = Side(store.open(*wanted), own_table, given.id or "", _names(names[model - 1]))
-            sides.append(side)
+            version = own_table.version
+            if version is None and own_table.table in opened:  # one table has one version in a run
+                version = opened[own_table.table].identity().get("version")
+            wanted = own_table.table, version, given.separator, own_table.columns
+            table = store.open(*wanted)
+            opened.setdefault(own_table.table, table)
+            sides.append(Side(table, own_table, given.id or "", _names(names[model - 1])))
     joined = store.join(main, sides, given.id or "", given.join) if sides else main
     return joined, columns_for(given, names)
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
+from urllib.request import getproxies_environment as proxies
 
 import pyarrow as pa
 import pyarrow.fs
@@ -224,12 +225,14 @@ def _ways_out(said: str) -> Iterator[str]:
     if MISPLACED.search(said):
         yield "is AWS_REGION right?"
     if UNREACHED.search(said):
-        ours = "AWS" in said or "S3" in said
-        yield (
-            "is AWS_ENDPOINT_URL right? If it is, the store is down: try again"
-            if ours
-            else "the store may be down: try again"
-        )
+        asked = ["AWS_ENDPOINT_URL"] if "AWS" in said or "S3" in said else []
+        asked += [f"{scheme}_proxy" for scheme in sorted({"http", "https"} & {*proxies()})]
+        if not asked:
+            yield "the store may be down: try again"
+        elif len(asked) == 1:
+            yield f"is {asked[0]} right? If it is, the store is down: try again"
+        else:
+            yield f"are {' and '.join(asked)} right? If they are, the store is down: try again"
     elif UNABLE.search(said):
         yield "the store is down or busy: try again"
 

@@ -10,6 +10,8 @@ import os
 from collections.abc import Mapping
 from datetime import timedelta
 from functools import lru_cache
+from urllib.parse import urlsplit
+from urllib.request import getproxies_environment, proxy_bypass
 
 import pyarrow.fs
 
@@ -66,7 +68,8 @@ def file_system(name: str, given: Options) -> tuple[pyarrow.fs.FileSystem, str]:
         raise UsageError(f"{name}: names no bucket; write SCHEME://BUCKET/PATH")
     options = resolved(name, given)
     if scheme == "s3":
-        return _s3(tuple(sorted(options.items())), _bucket_of(rest, options)), rest
+        proxy = proxy_for(options.get("AWS_ENDPOINT_URL"))
+        return _s3(tuple(sorted(options.items())), _bucket_of(rest, options), proxy), rest
     if scheme == "gs":
         # by default it would ask for a quarter of an hour
         return pyarrow.fs.GcsFileSystem(retry_time_limit=timedelta(seconds=2 * SECONDS)), rest
@@ -79,8 +82,19 @@ def _bucket_of(path: str, options: Options) -> str | None:
     return None if options.get("AWS_REGION") else path.partition("/")[0]
 
 
+def proxy_for(endpoint: str | None) -> str | None:
+    """The proxy that the environment names for a store (http_proxy, https_proxy, no_proxy).
+
+    delta-rs looks there by itself, pyarrow does not.
+    """
+    url = urlsplit(endpoint or "https://s3.amazonaws.com")
+    if proxy_bypass(url.hostname or ""):
+        return None
+    return getproxies_environment().get(url.scheme)
+
+
 @lru_cache(maxsize=16)
-def _s3(given: Given, bucket: str | None) -> pyarrow.fs.S3FileSystem:
+def _s3(given: Given, bucket: str | None, proxy: str | None) -> pyarrow.fs.S3FileSystem:
     options = dict(given)
     endpoint = options.get("AWS_ENDPOINT_URL")
     region = options.get("AWS_REGION")
@@ -98,6 +112,7 @@ def _s3(given: Given, bucket: str | None) -> pyarrow.fs.S3FileSystem:
         request_timeout=_seconds(options),
         connect_timeout=10,
         retry_strategy=pyarrow.fs.AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS),
+        proxy_options=proxy,
         background_writes=False,  # an error of a write is then that write's own
     )
 

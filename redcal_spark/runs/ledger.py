@@ -113,7 +113,7 @@ TYPES = {
 }
 # The words are those of docs/reference/outputs.md.
 COLUMNS = {
-    "run_id": "sorts by time",
+    "run_id": "begins with the time at which it was called for",
     "fingerprint": "digest of configuration, losses and input versions",
     "config_digest": "digest of the configuration",
     "command": "run, fit, apply or a stream",

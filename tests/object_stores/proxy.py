@@ -164,9 +164,10 @@ class _Handler(BaseHTTPRequestHandler):
     def _passed_on(self, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
         connection = http.client.HTTPConnection(self.server_host, timeout=60)
         try:
-            connection.putrequest(
-                self.command, self.path, skip_host=True, skip_accept_encoding=True
-            )
+            # who takes it for a proxy of the web asks for whole addresses
+            _, sign, rest = self.path.partition("://")
+            path = f"/{rest.partition('/')[2]}" if sign else self.path
+            connection.putrequest(self.command, path, skip_host=True, skip_accept_encoding=True)
             for key, value in self.headers.items():
                 if key.lower() not in ("expect", "connection"):
                     connection.putheader(key, value)

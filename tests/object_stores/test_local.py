@@ -17,6 +17,7 @@ from redcal_spark.backends.store import Commit, Mode
 from redcal_spark.demo import CONFIG, SCHEMA, patients
 from tests.e2e.work import configuration, scores, write
 from tests.object_stores.conftest import Lake
+from tests.object_stores.proxy import proxied
 
 
 def patches(lake: Lake) -> list[Any]:
@@ -51,6 +52,22 @@ def test_a_run_and_its_tables(lake: Lake) -> None:
     assert rows.num_rows == 600 and "a_reconciled" in rows.column_names
     assert patches(lake) == as_on_disk(lake)
     assert not [name for name in lake.folder.iterdir() if ":" in name.name]  # no folder s3:
+
+
+def test_a_store_behind_a_proxy(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the proxy knows the store's name; delta-rs and pyarrow both go through it."""
+    server = lake.store.options["AWS_ENDPOINT_URL"]
+    lake.tree["storage_options"]["AWS_ENDPOINT_URL"] = "http://store.example:7391"
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with proxied(server) as proxy:
+        monkeypatch.setenv("http_proxy", proxy.url)
+        assert lake.ran()["status"] == "converged"
+    assert lake.rows("out/rows").num_rows == 600
+    lake.tree["storage_options"]["TIMEOUT"] = "1"
+    told = lake.redcal("runs")
+    assert told.code == 1
+    assert "http_proxy right? If" in told.err
 
 
 @pytest.mark.slow

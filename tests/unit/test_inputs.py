@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 from redcal_spark import Reconciler
 from redcal_spark.backends.inputs import open_input
@@ -287,6 +287,33 @@ def test_columns_of_a_side_table_keep_names_that_are_free(expected: list[Patch])
     put(rows(a=None))
     assert log_of(run(model_1=found)) == expected
     assert {"score", "score_reconciled"} <= set(done().column_names)
+
+
+def test_a_table_that_is_named_twice_has_one_version(expected: list[Patch]) -> None:
+    """Rows that come between two looks at it are of the next run."""
+    put(rows(), "delta")
+
+    class Busy(DeltaRsStore):
+        looks = 0
+
+        def open(self, name: str, *given: Any) -> Any:
+            self.looks += 1
+            if self.looks == 2:
+                write_deltalake("rows", rows(id=pa.array(range(N, 2 * N))), mode="append")
+            return super().open(name, *given)
+
+    own = {"model_1": {"table": "rows", "columns": "a"}}
+    tree: dict[str, Any] = {"table": "rows", "id": "id", "label": "y", "model_2": "b", **own}
+    given = job(**tree).config.input
+    busy = Busy()
+    table, _ = open_input(busy, given)
+    assert busy.looks == 2 and DeltaTable("rows").version() == 1
+    assert sum(batch.num_rows for batch in table.batches()) == N
+    assert [part["version"] for part in table.identity()["tables"]] == [0, 0]
+    # as of an older version, too, unless the model's own table names another one
+    for version, rows_read in ((None, N), (0, N), (1, 2 * N)):
+        newer = given.model_copy(update={"version": 0 if version is None else version})
+        assert sum(b.num_rows for b in open_input(STORE, newer)[0].batches()) == rows_read
 
 
 def misfits() -> tuple[dict[str, Any], list[int]]:

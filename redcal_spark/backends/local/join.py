@@ -117,7 +117,9 @@ class JoinedTable:
         rows = len(places[0]) - places[0].null_count
         if problems and self._policy == "error":
             advice = "(input.join: inner leaves such ids out)"
-            raise InputError("\n  ".join(["the tables cannot be joined:", *problems, advice]))
+            raise InputError(
+                "\n  ".join(["the tables cannot be joined:", *dict.fromkeys(problems), advice])
+            )
         if problems and not rows:
             raise InputError("\n  ".join(["the join leaves no rows:", *problems]))
         if problems:
