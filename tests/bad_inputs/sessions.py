@@ -67,7 +67,7 @@ def unchanged(folder: Path) -> Iterator[None]:
     left = tree(folder)
     for path in sorted(left.keys() - before.keys(), reverse=True):  # for the sake of other tests
         (folder / path).rmdir() if (folder / path).is_dir() else (folder / path).unlink()
-    assert left == before
+    assert left == before, sorted(dict(left.items() ^ before.items()))
 
 
 def tree(folder: Path) -> dict[str, int]:

@@ -63,11 +63,9 @@ def test_a_store_behind_a_proxy(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> 
     with proxied(server) as proxy:
         monkeypatch.setenv("http_proxy", proxy.url)
         assert lake.ran()["status"] == "converged"
-    assert lake.rows("out/rows").num_rows == 600
-    lake.tree["storage_options"]["TIMEOUT"] = "1"
-    told = lake.redcal("runs")
-    assert told.code == 1
-    assert "http_proxy right? If" in told.err
+    with monkeypatch.context() as straight:
+        straight.delenv("http_proxy")
+        assert lake.rows("out/rows").num_rows == 600
 
 
 @pytest.mark.slow
