@@ -125,7 +125,7 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
     def _asked(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = self._body()
         if self.path.startswith(CONTROL):
             said = self.state.told(self.path[len(CONTROL) :], json.loads(body))
             self._answer(200, [], json.dumps(said).encode())
@@ -149,6 +149,17 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._answer(status, headers, data)
 
+    def _body(self) -> bytes:
+        if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = b""
+        while size := int(self.rfile.readline().partition(b";")[0], 16):
+            body += self.rfile.read(size)
+            self.rfile.readline()
+        while self.rfile.readline().strip():  # trailers
+            pass
+        return body
+
     def _answer(self, status: int, headers: list[tuple[str, str]], data: bytes) -> None:
         self.send_response_only(status)
         for key, value in headers:
@@ -169,8 +180,10 @@ class _Handler(BaseHTTPRequestHandler):
             path = f"/{rest.partition('/')[2]}" if sign else self.path
             connection.putrequest(self.command, path, skip_host=True, skip_accept_encoding=True)
             for key, value in self.headers.items():
-                if key.lower() not in ("expect", "connection"):
+                if key.lower() not in ("expect", "connection", "transfer-encoding"):
                     connection.putheader(key, value)
+            if "Content-Length" not in self.headers and body:
+                connection.putheader("Content-Length", str(len(body)))
             connection.endheaders(body or None)
             answer = connection.getresponse()
             return answer.status, answer.getheaders(), answer.read()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from redcal_spark.backends.location import Location, error_line, failed
-from redcal_spark.backends.object_stores import file_system, for_delta, public, resolved
+from redcal_spark.backends.object_stores import file_system, for_delta, proxy_for, public, resolved
 from redcal_spark.config.addresses import OPTIONS, SECRETS, canonical, in_hadoop, scheme_of
 from redcal_spark.config.load import config_from_tree
 from redcal_spark.config.storage import StorageOptions
@@ -75,6 +75,22 @@ def test_errors_in_one_line() -> None:
     )
     assert error_line(OSError("one\ntwo")) == "one"
     assert error_line(ValueError()) == "ValueError"
+
+
+def test_a_proxy_is_named_where_a_store_is_not_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "AWS Error NETWORK_CONNECTION during HeadObject operation"
+    for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    assert error_line(OSError(text)).endswith(
+        "; is AWS_ENDPOINT_URL right? If it is, the store is down: try again"
+    )
+    assert proxy_for("http://store.example:9000") is proxy_for(None) is None
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    assert "; are AWS_ENDPOINT_URL and http_proxy right? If they are" in error_line(OSError(text))
+    assert proxy_for("http://store.example:9000") == "http://127.0.0.1:9"
+    assert proxy_for("https://store.example") is proxy_for(None) is None  # that is https_proxy's
+    monkeypatch.setenv("no_proxy", "localhost,.example")
+    assert proxy_for("http://store.example:9000") is None
 
 
 DOWN = "is AWS_ENDPOINT_URL right? If it is, the store is down: try again"
