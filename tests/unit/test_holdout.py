@@ -330,7 +330,11 @@ def intervals_are_those_of_the_specification(run: Run, candidates: int) -> None:
                     close(fell.interval, -scale * high - wider, -scale * low + wider)
             if redcal:
                 rose = only(found, "decision_loss", name, model)
-                if any(patch["round"] is not None for patch in own):
+                if not spread:  # nothing can change, and no power of two is the least one above 0
+                    assert rose.interval is not None
+                    low_end, high_end = rose.interval.ends
+                    assert -Fraction(1, 2**26) <= low_end <= 0 <= high_end <= Fraction(1, 2**26)
+                elif any(patch["round"] is not None for patch in own):
                     rounds = loss_differences(run.holdout, run.log, name, model, free, end)
                     close(rose.interval, *rounds.ends(each))
                 else:  # not one row changed
