@@ -393,7 +393,8 @@ def test_evaluate_before_any_run_says_what_to_do(work: Work) -> None:
     assert (told.code, told.out) == (2, "")
     assert told.err == (
         "redcal evaluate: nothing to evaluate: no table out/rows yet; write it with: "
-        "redcal run -c FILE\n"
+        f"redcal run -c FILE; looked for {Path('out/rows').absolute()} (-C DIR starts in another "
+        "folder)\n"
     )
 
 
