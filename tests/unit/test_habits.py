@@ -84,7 +84,9 @@ def test_params_and_clone() -> None:
     assert len(twin.fit(*rows()).log) <= 3 and len(reconciler.pair_.log) > 3
     words = refused(UsageError, lambda: twin.set_params(etta=1))
     assert "no parameter 'etta'; there are: losses, algorithm, alpha" in words
-    assert "eta: must be in (0, 1], got 7" in refused(UsageError, lambda: twin.set_params(eta=7))
+    assert "eta: must be 'auto' or in (0, 1], got 7" in refused(
+        UsageError, lambda: twin.set_params(eta=7)
+    )
     assert twin.parameters.eta == 0.05, "a wrong value changes nothing"
     assert not hasattr(twin.set_params(eta=0.02), "pair_")
 
