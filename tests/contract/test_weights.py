@@ -66,14 +66,14 @@ def test_local(algorithm: str) -> None:
     assert of_problem(written, compare=False).pair.log == wanted.pair.log
 
 
+FILES = [
+    pytest.param(False, id="spark-parquet"),
+    pytest.param(True, id="spark-delta", marks=pytest.mark.slow),
+]
+
+
 @pytest.mark.spark
-@pytest.mark.parametrize(
-    "delta",
-    [
-        pytest.param(False, id="spark-parquet"),
-        pytest.param(True, id="spark-delta", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("delta", FILES[:1] if backends.name() == "cluster" else FILES)
 def test_files(spark: Any, scratch: str, tmp_path: Path, delta: bool) -> None:
     problem, wanted = weighted("redcal")
     backend = SparkFiles(spark, scratch, tmp_path, delta)
