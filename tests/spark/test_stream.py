@@ -487,7 +487,8 @@ def test_an_id_again_is_the_newer_row(river: River) -> None:
     river.arrive(newer)
     river.streamed()
     wanted = ReconciledPair.load("model.json").apply(newer).sort_by("case").to_pylist()
-    assert river.found() == wanted
+    # jobs write what the rows were to the fit, too: of a stream nobody knows
+    assert river.found() == [row | {"split": None} for row in wanted]
 
 
 @pytest.mark.slow
