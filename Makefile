@@ -44,7 +44,7 @@ test-fast: $(READY) ## run those of them that start no JVM (3 minutes)
 	$(PYTEST) -m "not slow and not spark"
 
 test-all: $(READY) ## run every test, whole matrices and all seeds (hours); goes on where it stopped: SAVE=docs/results/test_all.json
-	$(PYTEST) -p tests.going_on $(if $(SAVE),--save $(SAVE))
+	$(PYTEST) -n 3 -p tests.going_on $(if $(SAVE),--save $(SAVE))
 
 test-server: $(READY) ## build the S3 server of the tests, once a machine; needs go
 	.venv/bin/python -m tests.object_store

@@ -55,8 +55,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("spark")
         if item.get_closest_marker("spark") is not None:
             assert group_of(item.nodeid) == "spark", f"{item.nodeid}: name it in WITH_A_JVM"
-    if items and hasattr(items[0].config, "workerinput"):  # of xdist: the longest group begins
+    if items and hasattr(items[0].config, "workerinput"):  # of xdist: the longest groups begin
         items.sort(key=lambda item: group_of(item.nodeid) != "spark")
+        if every_test(items[0].config):
+            items.sort(key=lambda item: not item.nodeid.startswith(MATRIX))
 
 
 WITH_A_JVM = (
@@ -68,6 +70,9 @@ WITH_A_JVM = (
     "tests/faults/test_damage.py",
     "tests/faults/test_kills.py",
 )
+
+# On Spark half of the time of `make test-all`, which gives it a process with a JVM of its own.
+MATRIX = "tests/contract/test_contract.py::test_every_engine_agrees[spark"
 
 
 def group_of(test: str) -> str:
@@ -81,6 +86,10 @@ def group_of(test: str) -> str:
     return test.partition("::")[0]
 
 
+def every_test(config: pytest.Config) -> bool:
+    return config.pluginmanager.hasplugin("tests.going_on")
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Groups by name: those that xdist knows itself do not work with pytest 9.2."""
@@ -88,6 +97,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class ByGroup(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
         def _split_scope(self, nodeid: str) -> str:
+            if every_test(config) and nodeid.startswith(MATRIX):
+                return "matrix"
             return group_of(nodeid)
 
     return ByGroup(config, log)

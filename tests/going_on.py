@@ -87,7 +87,7 @@ class GoingOn:
         hours = sum(one["seconds"] for one in self._known) / 3_600
         told = [
             ", ".join(f"{count[outcome]:,} {outcome}" for outcome in reversed(WORST))
-            + f"; {hours:.1f} hours of tests, two at a time",
+            + f"; {hours:.1f} hours of tests, three at a time",
             *(f"failed: {test}" for test, outcome in sorted(last.items()) if outcome == "failed"),
         ]
         terminalreporter.section("all of this commit, with what ran before")
