@@ -11,9 +11,9 @@ from redcal_spark.errors import RunError, UsageError
 from redcal_spark.model.pair import ReconciledPair
 from redcal_spark.runs.claim import Claim, is_dead, take
 from redcal_spark.runs.dead import overtaking, put_away, same_run
-from redcal_spark.runs.evaluation.notes import of_another_fit
 from redcal_spark.runs.job import Job
 from redcal_spark.runs.ledger import UNFINISHED, Ledger, RunRow, fingerprint
+from redcal_spark.runs.other_settings import of_another_fit
 from redcal_spark.runs.outcome import Outcome
 from redcal_spark.runs.run import Run
 
@@ -59,7 +59,7 @@ def apply(
     fitted: the run that the pair is of, if it is known. force: append rows that were appended.
     """
     job.check(labels=False)
-    if fitted is not None and (other := of_another_fit(job, fitted)) is not None:
+    if fitted is not None and (other := of_another_fit(job.config, fitted)) is not None:
         job.listener.note(other)
     identity = job.input.identity()
     roles = job.roles_of(fitted, identity)  # a file that changes from here on voids the run

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import pyarrow as pa
 
 from redcal_spark.backends.target import RUN_ID
-from redcal_spark.core.differences import Difference, shown
+from redcal_spark.core.differences import Difference
 from redcal_spark.core.number_text import plural
 from redcal_spark.runs.evaluation.redone import plain
 from redcal_spark.runs.job import Job
 from redcal_spark.runs.ledger import RunRow, cell_digests
+from redcal_spark.runs.other_settings import other_keys
 
-NAMED = 3  # keys of a configuration, or runs, that a note names
+NAMED = 3  # runs that a note names, or columns
 
 
 def other_configuration(given: Job, used: Job, row: RunRow) -> Iterator[str]:
@@ -28,40 +28,6 @@ def other_configuration(given: Job, used: Job, row: RunRow) -> Iterator[str]:
             f"this configuration is not what run {row.run_id} was made with: {keys}. Checked with "
             "the run's own, from the ledger"
         )
-
-
-def of_another_fit(given: Job, row: RunRow) -> str | None:
-    """What to say of a model that is applied, if it was fitted with other parameters or losses."""
-    now, then = (
-        {key: tree.get(key) for key in ("losses", "reconcile")}
-        for tree in (given.config.recorded(), plain(row.config) or {})
-    )
-    keys = other_keys(now, then)
-    if keys is None:
-        return None
-    return f"the model is that of run {row.run_id}, made with other settings: {keys}"
-
-
-def other_keys(now: Any, then: Any) -> str | None:
-    """The first keys of two configurations that differ."""
-    gaps = list(apart(now, then))
-    if not gaps:
-        return None
-    texts = [f"{path} is {shown(new)}, was {shown(old)}" for path, new, old in gaps[:NAMED]]
-    more = [] if len(gaps) <= NAMED else [f"{len(gaps) - NAMED} more"]
-    return "; ".join([*texts, *more])
-
-
-def apart(one: Any, two: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """The places at which two trees differ."""
-    if isinstance(one, dict) and isinstance(two, dict):
-        for key in dict.fromkeys([*two, *one]):
-            yield from apart(one.get(key), two.get(key), f"{path}.{key}" if path else key)
-    elif isinstance(one, list) and isinstance(two, list) and len(one) == len(two):
-        for place, (a, b) in enumerate(zip(one, two, strict=True)):
-            yield from apart(a, b, f"{path}[{place}]")
-    elif one != two:
-        yield path, one, two
 
 
 def unknown_runs(job: Job, name: str, table: pa.Table) -> Iterator[str]:
