@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,9 @@ import pytest
 from threadpoolctl import threadpool_info
 
 from redcal_spark.backends.spark.engine import SparkEngine
+from redcal_spark.backends.spark.frames import map_in_arrow
 from redcal_spark.backends.spark.scratch import Scratch
+from redcal_spark.backends.spark.ship import ship_package
 from redcal_spark.backends.spark.stored_blocks import Stored
 from redcal_spark.backends.spark.tasks import AskTask
 from redcal_spark.core.patches import Patch
@@ -98,6 +100,28 @@ def test_settings_of_the_session_are_changed_in_two_places() -> None:
     """Which take no for an answer: tests/spark/on_connect.py refuses it to the first."""
     found = {str(path.relative_to(ROOT)) for path in files() if settings(path.read_text())}
     assert found == ASK
+
+
+def test_every_task_goes_one_way_to_the_workers() -> None:
+    """Which makes workers cheap to use again. The probe needs nothing of the package."""
+    there = [str(path.relative_to(ROOT)) for path in files() if ".mapInArrow(" in path.read_text()]
+    assert there == ["backends/spark/frames.py", "backends/spark/ship.py"]
+
+
+def test_workers_look_for_garbage_among_few_objects(spark: Any) -> None:
+    """Spark has them do so after every task; what was imported is not looked at again."""
+
+    def objects(batches: Iterable[Any]) -> Iterator[Any]:
+        import gc
+
+        import pyarrow as pa
+
+        list(batches)
+        yield pa.RecordBatch.from_pydict({"seen": [len(gc.get_objects())]})
+
+    ship_package(spark)
+    told = map_in_arrow(spark.range(0, 4, 1, 4), objects, "seen long").toArrow()
+    assert max(told["seen"].to_pylist()) < 10_000  # 80,000 are imported
 
 
 def test_the_search_finds_what_it_is_for() -> None:

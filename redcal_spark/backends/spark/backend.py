@@ -32,6 +32,7 @@ from redcal_spark.backends.spark.frames import (
     arrow_fields,
     arrow_schema,
     layout_of,
+    map_in_arrow,
     nameless,
     plain_text,
     problems_of,
@@ -237,7 +238,7 @@ class SparkBackend:
         target = made[1]
         task, fields = _task(table, made)
         task = replace(task, reader=source.reader)
-        new = plain_text(source.frame.mapInArrow(task, StructType(fields)), fields)
+        new = plain_text(map_in_arrow(source.frame, task, StructType(fields)), fields)
         self.store.check_rows(target, arrow_schema(new))
         at_end()
         pair = made[0]
@@ -287,7 +288,7 @@ class SparkBackend:
         kind = "sums binary" if isinstance(task, SumTask) else nameless(rows).schema
         try:
             with small_batches(self._spark):
-                answers = nameless(rows).mapInArrow(asked, kind).toArrow()
+                answers = map_in_arrow(nameless(rows), asked, kind).toArrow()
         except Exception as err:
             if not is_sparks(err):
                 raise

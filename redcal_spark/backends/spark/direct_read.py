@@ -20,7 +20,7 @@ from pyspark.sql.types import UserDefinedType
 from redcal_spark.backends.names import quoted
 from redcal_spark.backends.spark.errors import is_sparks, message_of
 from redcal_spark.backends.spark.file_reader import FilePart, FileReader, ProbeTask, unreadable
-from redcal_spark.backends.spark.frames import arrow_schema
+from redcal_spark.backends.spark.frames import arrow_schema, map_in_arrow
 from redcal_spark.backends.spark.ship import ship_package
 from redcal_spark.backends.spark.source import Source
 from redcal_spark.backends.spark.table_files import TableFiles, table_files
@@ -100,7 +100,7 @@ def _cores(spark: SparkSession, files: TableFiles, stored: pa.Schema) -> int | s
         ship_package(spark)
         probe = ProbeTask(stored, tuple(spread(files.parts, PROBED)), files.shared)
         try:
-            answers = spark.range(PROBES).mapInArrow(probe, "why string").toArrow()
+            answers = map_in_arrow(spark.range(PROBES), probe, "why string").toArrow()
         except Exception as err:
             if not is_sparks(err):
                 raise

@@ -29,6 +29,7 @@ from redcal_spark.backends.local.folders import beside, missing_folders
 from redcal_spark.backends.location import Location
 from redcal_spark.backends.names import Place
 from redcal_spark.backends.retries import retried
+from redcal_spark.backends.spark.frames import map_in_arrow
 from redcal_spark.backends.spark.ship import ship_package
 from redcal_spark.backends.spark.source import Source
 from redcal_spark.backends.spark.tables import explained, unwritten
@@ -119,7 +120,7 @@ def _probe(spark: SparkSession, path: str) -> None:
     try:
         task = ProbeTask(folder.as_uri(), name, token)
         with explained(partial(unwritten, path)):
-            answers = spark.range(0, PROBES, 1, PROBES).mapInArrow(task, MANIFEST_DDL).toArrow()
+            answers = map_in_arrow(spark.range(0, PROBES, 1, PROBES), task, MANIFEST_DDL).toArrow()
     finally:
         with suppress(OSError):
             (folder / name).unlink()
@@ -216,7 +217,7 @@ class _Job:
             reader=self._source.reader,
         )
         with explained(partial(unwritten, target.table)):
-            manifest = self._source.frame.mapInArrow(task, MANIFEST_DDL).toArrow()
+            manifest = map_in_arrow(self._source.frame, task, MANIFEST_DDL).toArrow()
         files = [WrittenFile.from_json(text) for text in manifest["file"].to_pylist() if text]
         return sum(manifest["rows"].to_pylist()), files
 

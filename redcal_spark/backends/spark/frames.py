@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -19,8 +19,8 @@ from redcal_spark.backends.spark.arrow_batches import small_batches
 from redcal_spark.backends.spark.cells import DDL
 from redcal_spark.backends.spark.ship import ship_package
 from redcal_spark.backends.spark.spark_version import need_spark_4
-from redcal_spark.backends.spark.tasks import ApplyTask, ProblemsTask, dense_batch
-from redcal_spark.core.arrow import empty_batch
+from redcal_spark.backends.spark.tasks import ApplyTask, OnWorker, ProblemsTask, dense_batch
+from redcal_spark.core.arrow import Batches, empty_batch
 from redcal_spark.core.columns import Columns, Layout, plan
 from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.output_columns import Extension, OutputNames
@@ -33,6 +33,7 @@ _ZONE: Any = (
     {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_type).parameters else {}
 )
 FIRST_ROWS = 100
+Task = Callable[[Batches], Iterator[pa.RecordBatch]]
 
 
 def arrow_schema(frame: DataFrame, names: Sequence[str] | None = None) -> pa.Schema:
@@ -109,6 +110,11 @@ def nameless(frame: DataFrame) -> DataFrame:
     return frame.toDF(*[f"c{number}" for number in range(len(frame.columns))])
 
 
+def map_in_arrow(frame: DataFrame, task: Task, schema: StructType | str) -> DataFrame:
+    """`mapInArrow` of a task of ours; each goes this way."""
+    return frame.mapInArrow(OnWorker(task), schema)
+
+
 def apply_to_frame(
     frame: DataFrame,
     fitted: Fitted,
@@ -120,7 +126,7 @@ def apply_to_frame(
     need_spark_4(frame.sparkSession)
     task, fields = apply_task(frame, fitted, names, skip, roles)
     rows = nameless(frame.select(*map(quoted, task.names)))
-    return plain_text(rows.mapInArrow(task, StructType(fields)), fields)
+    return plain_text(map_in_arrow(rows, task, StructType(fields)), fields)
 
 
 def apply_task(
@@ -150,7 +156,7 @@ def problems_of(frame: DataFrame, layout: Layout) -> BadRows:
     chosen = frame.select(*map(quoted, names))
     task = ProblemsTask(layout, tuple(names), vectors(chosen))
     with small_batches(frame.sparkSession):
-        counts = nameless(chosen).mapInArrow(task, DDL).select("data").toArrow()
+        counts = map_in_arrow(nameless(chosen), task, DDL).select("data").toArrow()
     problems = BadRows()
     for cell in counts.column("data"):
         problems.merge(BadRows.from_json(json.loads(cell.as_py())))

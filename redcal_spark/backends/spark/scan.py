@@ -18,6 +18,7 @@ from redcal_spark.backends.spark.budget import budget_of
 from redcal_spark.backends.spark.cell_tasks import EffectsTask, FoldTask
 from redcal_spark.backends.spark.cells import DDL, KINDS
 from redcal_spark.backends.spark.engine import SparkEngine
+from redcal_spark.backends.spark.frames import map_in_arrow
 from redcal_spark.backends.spark.lazy import Room, blocks_at_driver, scans_of
 from redcal_spark.backends.spark.scratch import LARGE, Scratch, Statistics, merged
 from redcal_spark.backends.spark.session import cores
@@ -96,8 +97,8 @@ class SparkScan:
         with scratch.watched(tell, total) as watch:
             reader = watch.rows(source.reader)
             self.written = scratch.write(
-                lambda sink: frame.mapInArrow(
-                    ScanTask(scanner, source.names, source.vectors, reader, sink), DDL
+                lambda sink: map_in_arrow(
+                    frame, ScanTask(scanner, source.names, source.vectors, reader, sink), DDL
                 ),
                 statistics,
             )

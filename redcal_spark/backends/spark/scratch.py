@@ -32,6 +32,7 @@ from redcal_spark.backends.processes import start_of
 from redcal_spark.backends.spark.arrow_batches import small_batches
 from redcal_spark.backends.spark.cells import DDL, KINDS, SeenTask, SinkOf
 from redcal_spark.backends.spark.errors import over_scratch, workers_in_words
+from redcal_spark.backends.spark.frames import map_in_arrow
 from redcal_spark.backends.spark.ship import ship_package
 from redcal_spark.backends.spark.statistics import Kind, MergeTask
 from redcal_spark.backends.spark.watch import Tell, Watch
@@ -272,7 +273,7 @@ def shared(spark: SparkSession, place: str, name: str) -> bool:
         ship_package(spark)
         ask = SeenTask(str(folder), name)
         with workers_in_words():
-            answer = spark.range(0, 1, 1, 1).mapInArrow(ask, DDL).toArrow()["data"][0].as_py()
+            answer = map_in_arrow(spark.range(0, 1, 1, 1), ask, DDL).toArrow()["data"][0].as_py()
         return bool(answer) and (folder / "worker").read_text() == name
     except OSError:
         return False
@@ -287,7 +288,7 @@ def merged(frame: DataFrame, statistics: Statistics) -> DataFrame:
     if statistics.bytes < LARGE:
         return frame
     parts = max(1, min(8, TOGETHER // statistics.bytes))
-    return frame.repartition(parts, "portion").mapInArrow(MergeTask(statistics.kind), DDL)
+    return map_in_arrow(frame.repartition(parts, "portion"), MergeTask(statistics.kind), DDL)
 
 
 def run_name() -> str:

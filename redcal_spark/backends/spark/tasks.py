@@ -6,6 +6,7 @@ Every task gives back rows of SCHEMA: blocks of packed rows and one row of stati
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -50,6 +51,24 @@ Keep = Literal["all", "active", "frozen"] | Disagreement
 CellSource = FromRows | FromFiles | CountedCells
 PIECE = 2**25  # bytes; Spark hands over 64 MiB at once, before 4.1 up to 256 MiB
 Reader = Callable[[Batches], Iterator[pa.RecordBatch]]
+
+
+@dataclass(frozen=True)
+class OnWorker:
+    """A task, on a worker that first puts away what it has imported.
+
+    After each task Spark has its worker look through all Python objects for garbage. Nearly all are
+    of pyspark, numpy and pyarrow, from when they were imported, and never garbage; that search took
+    most of the time of a short task.
+    """
+
+    task: Callable[[Batches], Iterator[pa.RecordBatch]]
+
+    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        if not gc.get_freeze_count():  # once a worker
+            gc.collect()
+            gc.freeze()
+        return self.task(batches)
 
 
 def pieces(batches: Batches) -> Iterator[pa.RecordBatch]:

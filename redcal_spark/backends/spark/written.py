@@ -26,6 +26,7 @@ from redcal_spark.backends.spark.cells import (
     read_cells,
     unpack_groups,
 )
+from redcal_spark.backends.spark.frames import map_in_arrow
 from redcal_spark.backends.spark.session import cores
 from redcal_spark.backends.spark.tasks import CellSource
 from redcal_spark.core.arrow import Batches
@@ -98,7 +99,7 @@ class WrittenFiles:
         size = sum(cell.length for cell in cells)
         tasks = max(1, 2 * cores(self.spark))
         source, shares = from_files(self.folder, cells, min(SHARE, size // tasks + 1))
-        return self.spark.range(0, shares, 1, shares).mapInArrow(task(source), DDL)
+        return map_in_arrow(self.spark.range(0, shares, 1, shares), task(source), DDL)
 
     def fetch(self, kind: str, groups: Sequence[int] | None = None) -> Iterator[memoryview]:
         chosen = None if groups is None else set(groups)
@@ -120,7 +121,7 @@ class WrittenRows:
 
     def passed(self, task: TaskOf, kinds: Sequence[str] = ("fit",)) -> DataFrame:
         cells = self.frame.where(col("kind").isin(list(kinds))).select("kind", "data")
-        return cells.mapInArrow(task(FROM_ROWS), DDL)
+        return map_in_arrow(cells, task(FROM_ROWS), DDL)
 
     def fetch(self, kind: str, groups: Sequence[int] | None = None) -> Iterator[memoryview]:
         cells = self.frame.where(col("kind") == kind)
