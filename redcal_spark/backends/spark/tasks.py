@@ -10,6 +10,7 @@ import gc
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
@@ -65,10 +66,15 @@ class OnWorker:
     task: Callable[[Batches], Iterator[pa.RecordBatch]]
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        if not gc.get_freeze_count():  # once a worker
-            gc.collect()
-            gc.freeze()
+        _put_away()
         return self.task(batches)
+
+
+@cache
+def _put_away() -> None:
+    """Once a worker."""
+    gc.collect()
+    gc.freeze()
 
 
 def pieces(batches: Batches) -> Iterator[pa.RecordBatch]:
