@@ -228,13 +228,13 @@ class Report:
         if not self.history.num_rows or not len(self.losses):
             return {}
         known = {loss.name: loss for loss in self.losses.losses}
-        sums: dict[int, list[float]] = {}
+        shares: dict[int, list[Fraction]] = {}
         for line in self.history.filter(pc.equal(self.history["split"], "holdout")).to_pylist():
             loss = known[line["loss"]]
             least, scale = min(map(min, loss.exact_costs)), loss.scale
-            share = (line["decision_loss"] - float(least)) / float(scale) if scale else 0.0
-            sums.setdefault(line["step"], []).append(share)
-        return {step: sum(values) / len(values) for step, values in sorted(sums.items())}
+            above = Fraction(line["decision_loss"]) - least
+            shares.setdefault(line["step"], []).append(above / scale if scale else Fraction(0))
+        return {step: float(sum(of) / len(of)) for step, of in sorted(shares.items())}
 
     # --- what there was to fix ------------------------------------------------------------------
 

@@ -129,12 +129,16 @@ def expected(work: Work, shown: Element, **parameters: Any) -> dict[str, Fractio
 
 
 def rescaled_cost(anew: Anew) -> Fraction:
-    """The mean of both models and all losses, the costs of each loss rescaled to [0, 1]."""
+    """The mean of both models and all losses, the costs of each loss rescaled to [0, 1].
+
+    The report knows the costs by the history, whose cells are floats.
+    """
     told = []
     for loss, given in LOSSES.items():
         flat = [Fraction(repr(float(cost))) for row in given["costs"] for cost in row]
         least, most = min(flat), max(flat)
-        told += [(anew.cost(loss, model) - least) / (most - least) for model in (1, 2)]
+        cells = [Fraction(float(anew.cost(loss, model))) for model in (1, 2)]
+        told += [(cell - least) / (most - least) for cell in cells]
     return Fraction(sum(told)) / len(told)
 
 
