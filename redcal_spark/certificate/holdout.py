@@ -113,7 +113,7 @@ class HoldoutRows:
         """For the change of a quantised loss that of the user's own costs, rescaled as it is."""
         loss = self.case.pair.losses[place]
         vectors = self.paired is not None and self.paired.vectors
-        more = Fraction(2 * (loss.n_classes if vectors else 1), 1 << loss.bits)
+        more = loss.grid_error * (loss.n_classes if vectors else 1)
         return Interval(rise.low - more, rise.high + more, rise.confidence, rise.method)
 
     @property

@@ -12,9 +12,8 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, Literal
 
-import numpy as np
-
 from redcal_spark.certificate.case import Case
+from redcal_spark.certificate.history_checks import largest_event
 from redcal_spark.certificate.holdout import HoldoutRows, statements
 from redcal_spark.certificate.intervals import Interval, Level
 from redcal_spark.core.fitted import Fitted
@@ -97,7 +96,7 @@ class Monitored:
     @cached_property
     def held(self) -> HoldoutRows:
         case = Case(self.pair, self.points)
-        more = len(self.effects) * 2  # of each patch its share, and its change
+        more = len(self.effects) * 3  # of each patch both shares, and its change
         return HoldoutRows(case, self.points, Level(self.delta, statements(case) + more))
 
     @cached_property
@@ -109,8 +108,8 @@ class Monitored:
         for loss, counts in zip(
             self.pair.losses.losses, self.points[-1].totals.events, strict=True
         ):
-            pair, a1, a2 = (int(i) for i in np.unravel_index(counts.argmax(), counts.shape))
-            hits, models = int(counts[pair, a1, a2]), self.pair.rules.pairs[pair]
+            a1, a2, models = largest_event(counts, self.pair.rules.pairs)
+            hits = int(counts.max())
             interval = self.held.share(hits)
             share, said = Fraction(hits, self.rows), _mass(interval, eta)
             masses.append(Mass(loss.name, models, a1, a2, hits, share, interval, said))

@@ -39,7 +39,7 @@ def recheck(pair: Fitted, scans: Iterable[BlockScan]) -> Iterator[str]:
 
 def _right(pair: Fitted, patch: Patch, held: list[Rows], places: list[Index]) -> Iterator[str]:
     both_sides = zip(held, places, strict=True)
-    step, count = pair.resolved.step, sum(_weight(rows, index) for rows, index in both_sides)
+    step, count = pair.resolved.step, sum(rows.weight_of(index) for rows, index in both_sides)
     if count != patch.rows:
         yield f"patch {patch.step} says {patch.rows} rows, but acts on {count}"
     own = _residual(held, places, patch.model, pair.n_classes)
@@ -67,11 +67,6 @@ def _residual(held: list[Rows], places: list[Index], model: int, d: int) -> Ints
         total += label_sums(rows.y.take(index, axis=0), d, some)
         total -= score_sums(rows.f[model - 1], index, rows.w)
     return total
-
-
-def _weight(rows: Rows, index: Index) -> int:
-    """As how many rows some of them count."""
-    return len(index) if rows.w is None else int(rows.w.take(index).sum())
 
 
 def _calibrated(pair: Fitted, held: list[Rows], opened: Patch | None) -> Iterator[str]:

@@ -54,7 +54,8 @@ def check_id(schema: pa.Schema, id: str | None, where: str) -> None:
 def row_hashes(block: Block) -> Hashes:
     """The text hash over the little-endian int32 of scores and label: equal rows stay together."""
     assert block.y is not None
-    numbers = (*block.f, block.y.reshape(block.rows, -1))
+    label = block.y if block.y.ndim == 2 else block.y[:, None]
+    numbers = (*block.f, label)
     row = np.concatenate([np.ascontiguousarray(n, "<i4") for n in numbers], axis=1)
     return hash_bytes(row.view(np.uint8), SALT)
 

@@ -111,6 +111,24 @@ class Loss:
         return max(flat) - min(flat)
 
     @cached_property
+    def grid_error(self) -> Fraction:
+        """How far the difference of two quantised costs of a class is from that of the user's own.
+
+        At most 2 * 2^-G, but for costs so close together that float64 does not tell them apart.
+        """
+        costs, _ = self.whole_costs
+        flat = [cost for line in costs for cost in line]
+        least, spread = min(flat), max(flat) - min(flat)
+        if not spread:
+            return Fraction(0)
+        errors = [
+            [((cost - least) << self.bits) - spread * q for cost, q in zip(line, qs, strict=True)]
+            for line, qs in zip(costs, self.quantised.tolist(), strict=True)
+        ]
+        worst = max(max(of) - min(of) for of in zip(*errors, strict=True))
+        return max(Fraction(worst, spread), Fraction(2)) / (1 << self.bits)
+
+    @cached_property
     def class_reach(self) -> int:
         """How far the quantised loss of a row can move, at most, if its label is a class."""
         return int((self.quantised.max(axis=0) - self.quantised.min(axis=0)).max())

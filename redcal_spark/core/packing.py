@@ -6,7 +6,7 @@ import json
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple
+from dataclasses import astuple, fields
 from itertools import count, takewhile
 from typing import Any
 
@@ -143,8 +143,16 @@ def unpack_effects(packed: Any) -> list[PatchEffect]:
     return [PatchEffect(each["rows"], _moments(each["losses"])) for each in data["effects"]]
 
 
+NO_ARRAYS = {"rows", "brier", "paired", "weights", "segments"}  # of the totals
+
+
 def _counts(totals: Totals) -> dict[str, Any]:
     """What is no array. Brier sums do not fit int64: they travel as text."""
+    for field in fields(totals):
+        value = getattr(totals, field.name)
+        parts = value if isinstance(value, tuple) else (value,)
+        carried = field.name in NO_ARRAYS or all(isinstance(part, np.ndarray) for part in parts)
+        assert carried, f"packing does not carry Totals.{field.name}: see NO_ARRAYS"
     data: dict[str, Any] = {"rows": totals.rows, "brier": [str(b) for b in totals.brier]}
     if totals.paired is not None:
         data["paired"] = {"vectors": totals.paired.vectors} | {

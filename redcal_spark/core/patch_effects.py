@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from redcal_spark.core.additive import Additive
 from redcal_spark.core.blocks import Block
-from redcal_spark.core.kernel import Classified, Index, Rules
+from redcal_spark.core.kernel import Classified, Rules
 from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.paired import Moments, loss_moments
 from redcal_spark.core.patches import Patch
@@ -52,13 +52,8 @@ def patch_effects(
             loss_moments(loss, before[place], rows.actions[i][place], y, index, w, heaviest)
             for place, loss in enumerate(rules.losses.losses)
         )
-        effects.append(PatchEffect(_weight(rows, index), moments))
+        effects.append(PatchEffect(rows.weight_of(index), moments))
     return effects
-
-
-def _weight(rows: Rows, index: Index) -> int:
-    """As how many rows these count."""
-    return len(index) if rows.w is None else int(rows.w[index].sum())
 
 
 def added_effects(

@@ -141,7 +141,7 @@ class Problem:
             doubts.append(worse_than_equal(totals, self.columns.shown))
             doubts += self._too_many_values(gathered)
         if not self.parameters.tunes:
-            doubts.insert(0, few_rows(self.parameters, rows))
+            doubts.insert(0, few_rows(self.parameters, rows, totals.weights is not None))
             doubts.append(beta_warning(self.parameters, rows))
         return [text for text in doubts if text is not None]
 
@@ -227,10 +227,13 @@ def check_size(losses: LossFamily, models: int) -> None:
         )
 
 
-def few_rows(parameters: Parameters, rows: int) -> str | None:
-    """What to say if a fit rests on few rows, or if one row alone is enough for a patch."""
+def few_rows(parameters: Parameters, rows: int, weighted: bool = False) -> str | None:
+    """What to say if a fit rests on few rows, or if one row alone is enough for a patch.
+
+    weighted: rows are as many as would say as much, and events are counted otherwise.
+    """
     eta = None if parameters.calibrates_only or parameters.eta == "auto" else parameters.eta
-    least = None if eta is None else max(1, ceil(exact(eta) * rows))
+    least = None if eta is None or weighted else max(1, ceil(exact(eta) * rows))
     if rows >= FEW and least != 1:
         return None
     basis = plural(rows, "row")

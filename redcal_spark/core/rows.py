@@ -53,6 +53,10 @@ class Rows:
         """As how many rows these count."""
         return len(self) if self.w is None else int(self.w.sum())
 
+    def weight_of(self, index: Index) -> int:
+        """As how many rows some of them count."""
+        return len(index) if self.w is None else int(self.w[index].sum())
+
     def current(self, rows: Index | slice = slice(None)) -> Block:
         """The rows with their scores as patched so far."""
         return Block(tuple(self.f), self.y, self.w, self.s).take(rows)

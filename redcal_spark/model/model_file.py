@@ -36,8 +36,11 @@ EVIDENCE = "evidence"  # beside the model in its file, where there is some
 T = TypeVar("T")
 
 
-def oldest_version(fitted: Fitted) -> int:
-    """The first version that can say it all: what is known by its digest is known by this form."""
+def replay_version(fitted: Fitted) -> int:
+    """The first version that has all that a replay needs; weights are only of the fit.
+
+    What is known by its digest is known by this form.
+    """
     return 1 if fitted.columns.n_models == 2 and fitted.columns.model_names is None else 3
 
 

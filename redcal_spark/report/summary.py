@@ -108,8 +108,9 @@ def _raised(report: Report) -> dict[str, Any] | None:
     losses = report.holdout_losses
     if not losses:
         return None
-    best, last = min(losses, key=losses.__getitem__), max(losses)
-    if losses[last] - losses[best] <= TIE:
+    least, last = min(losses.values()), max(losses)
+    best = min(step for step, loss in losses.items() if loss - least <= TIE)  # as the guard has it
+    if losses[last] - least <= TIE:
         return None
     before, after = (
         shown(f"{losses[step]:.6g}", losses[step], "holdout/mean_cost/step", step)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
+from redcal_spark.config.load import config_from_tree
 from redcal_spark.config.schema import Config
 from redcal_spark.core.differences import shown
+from redcal_spark.errors import RedcalError
 from redcal_spark.runs.ledger import RunRow
 
 NAMED = 3  # keys, at most
@@ -15,9 +18,11 @@ NAMED = 3  # keys, at most
 
 def of_another_fit(given: Config, row: RunRow) -> str | None:
     """What to say of a model that is applied, if it was fitted with other parameters or losses."""
+    then = json.loads(row.config)
+    with suppress(RedcalError):  # keys that the release of that run did not have, by their defaults
+        then = config_from_tree(then).recorded()
     now, then = (
-        {key: tree.get(key) for key in ("losses", "reconcile")}
-        for tree in (given.recorded(), json.loads(row.config))
+        {key: tree.get(key) for key in ("losses", "reconcile")} for tree in (given.recorded(), then)
     )
     keys = other_keys(now, then)
     if keys is None:

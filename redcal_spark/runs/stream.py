@@ -12,7 +12,7 @@ from typing import Any
 
 from redcal_spark.backends.backend import Stream
 from redcal_spark.errors import RedcalError, UsageError
-from redcal_spark.model.model_file import oldest_version
+from redcal_spark.model.model_file import replay_version
 from redcal_spark.model.pair import ReconciledPair
 from redcal_spark.runs.job import Job
 from redcal_spark.runs.ledger import digest
@@ -43,7 +43,7 @@ def stream(
     """
     job.check_targets(rows=False)
     # by the oldest form: a checkpoint of an earlier release is of the same model
-    known_by = digest(pair.to_json(oldest_version(pair)))
+    known_by = digest(pair.to_json(replay_version(pair)))
     stream = job.work.stream(job.config, pair, (known_by, called))
     if stream.other_model is not None and not switch:
         raise UsageError(stream.other_model)

@@ -181,7 +181,7 @@ def test_weighted_intervals_are_those_of_the_specification(weighted: Work) -> No
     run, w = oracle.Run(problem_of(rows)), np.array([2 * r["w"] for r in rows])
     labels = [CLASSES.index(r["outcome"]) for r in rows]
     events = sum(k * (k - 1) for k in (len(x["costs"]) for x in LOSSES.values()))
-    said = events + 2 * len(LOSSES) + 2 + 2 * len(log)  # of 2 models the losses, the Brier scores
+    said = events + 2 * len(LOSSES) + 2 + 3 * len(log)  # of 2 models the losses, the Brier scores
     ln = math.log(4 * said / found["delta"])
 
     def around(x: Array, centre: float, length: float) -> list[float]:

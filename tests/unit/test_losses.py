@@ -54,6 +54,35 @@ def test_costs_are_counted_in_the_users_units() -> None:
     assert loss.scale == Fraction("4.9")
 
 
+@pytest.mark.parametrize(
+    ("costs", "usual"),
+    [
+        ([[0, 5, 9], [1, 0, 0]], True),
+        ([[0.1, 0.7], [0.3, 0.2], [0.25, 0.9]], True),
+        ([[1e15 + 0.125, 1e15 + 0.5], [1e15 + 0.25, 1e15 + 0.125]], False),
+        ([[1e8 + 0.01, 1e8 + 0.16], [1e8 + 0.02, 1e8 + 0.03]], False),  # as floats, a little off
+        ([[7, 7], [7, 7]], None),
+    ],
+)
+def test_how_far_the_grid_is_from_the_users_costs(costs: Any, usual: bool | None) -> None:
+    """Differences of two actions' costs, rescaled, against those of the grid, one by one."""
+    loss = Loss.of("l", costs)
+    given = [[Fraction(repr(float(cost))) for cost in row] for row in costs]
+    step = Fraction(1, 2**loss.bits)
+    off = [
+        abs((a[k] - b[k]) / loss.scale - step * int(p[k] - q[k]))
+        for a, p in zip(given, loss.quantised, strict=True)
+        for b, q in zip(given, loss.quantised, strict=True)
+        for k in range(loss.n_classes)
+        if loss.scale
+    ]
+    if usual is None:
+        assert loss.grid_error == 0
+        return
+    assert loss.grid_error == max(*off, 2 * step)
+    assert (loss.grid_error == 2 * step) == usual
+
+
 def test_distinct_costs_that_merge_are_named() -> None:
     with pytest.warns(GridWarning) as told:
         Loss.of("fine", [[0, 1e-9, 2e-9], [1, 0.5, 0.5 + 1e-10]])

@@ -23,6 +23,8 @@ from redcal_spark.core.metrics import Metrics, Totals, measure, optimal_label_su
 from redcal_spark.core.patches import Patch
 from redcal_spark.core.scan import each_alone
 from redcal_spark.core.sums import cell_score_sums
+from redcal_spark.model.measurements import MEASURED, history_rows
+from redcal_spark.runs.tables import OF_MODEL, PER_MODEL, SHARES
 from tests import oracle, problems
 from tests.helpers import block_of, brier, fit, gathered, log_of, reconciler, seeds
 from tests.oracle import ALGORITHMS, ONE, Grid, Problem
@@ -253,3 +255,20 @@ def test_small_chunks_are_joined_up_to_a_bound() -> None:
     assert pa.Table.from_batches(found).combine_chunks() == table.combine_chunks()
     large = pa.table({"x": range(200_000)})
     assert list(joined(batches(large))) == list(batches(large))
+
+
+@pytest.mark.parametrize("losses", [True, False])
+def test_every_number_has_its_column_and_its_place_in_the_metrics(losses: bool) -> None:
+    """What a history row has, what its table has, and what the table of metrics has of it."""
+    problem = problems.random_problem(1, algorithm="redcal" if losses else "reconcile")
+    problem = problem if losses else replace(problem, losses={})
+    points = points_of(problem, [4, 7])
+    rows = list(history_rows(reconciler(problem).losses, {"fit": points}))
+    columns = {name for name, *_ in MEASURED}
+    for row in rows:
+        assert set(row) <= columns, f"MEASURED has no {set(row) - columns}"
+    if losses:
+        assert set(rows[0]) == columns, f"measurements has no {columns - set(rows[0])}"
+        numbers = {name for name, kind, _ in MEASURED if pa.types.is_float64(kind)}
+        told = Counter([*OF_MODEL, *PER_MODEL, *SHARES])
+        assert told == Counter(numbers), "OF_MODEL, PER_MODEL and SHARES of runs/tables.py"

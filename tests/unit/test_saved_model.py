@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from redcal_spark import ReconciledPair, Reconciler
 from redcal_spark.core.patches import FIELDS, Patch, PatchLog
 from redcal_spark.errors import ModelFileError, RedcalError
-from redcal_spark.model.model_file import oldest_version
+from redcal_spark.model.model_file import replay_version
 from redcal_spark.runs.ledger import digest
 from tests import oracle, problems
 from tests.helpers import DRAWN, arrays, fit, quietly, refused
@@ -371,9 +371,9 @@ def test_drawn_damage(algorithm: str, data: st.DataObject) -> None:
 def test_more_than_two_models_are_known_by_the_first_version_that_has_them() -> None:
     """Checkpoints of streams know a model by its oldest form, which must say all of it."""
     two = fit(problem("redcal"))
-    assert oldest_version(two) == 1
+    assert replay_version(two) == 1
     three = fit(problems.random_problem(3, algorithm="redcal", models=3))
-    assert oldest_version(three) == 3
+    assert replay_version(three) == 3
     assert ReconciledPair.from_json(three.to_json(3)).log == three.log
     named = replace(two, columns=replace(two.columns, model_names=("a", "b")))
-    assert oldest_version(named) == 3
+    assert replay_version(named) == 3

@@ -15,7 +15,8 @@ import pytest
 
 from redcal_spark import ReconciledPair, Reconciler
 from redcal_spark.certificate.sample_size import rows_needed
-from redcal_spark.core.folds import codes_of
+from redcal_spark.core.blocks import Block
+from redcal_spark.core.folds import codes_of, row_hashes
 from redcal_spark.core.parameters import Parameters
 from redcal_spark.core.tuned import RowCounts, Tuned
 from redcal_spark.errors import InputError, ModelFileError, UsageError
@@ -265,3 +266,9 @@ def test_the_certificate_counts_all_candidates() -> None:
     assert Case(alone, ()).smallest_candidate is None
     assert smallest is not None
     assert smallest[0] == Fraction(2, 1000) * Fraction(5, 100) ** 2 / 12  # eta alpha^2 / (4 d)
+
+
+@pytest.mark.parametrize("label", [(0,), (0, 3)])
+def test_a_batch_without_rows_has_no_hashes(label: tuple[int, ...]) -> None:
+    scores = np.zeros((0, 3), np.int32)
+    assert not len(row_hashes(Block((scores, scores), np.zeros(label, np.int32))))

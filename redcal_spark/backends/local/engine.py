@@ -52,7 +52,7 @@ class LocalEngine:
         self._counts: list[Ints] = []
         self._count()
         self._gaps: GapSums | None = None
-        self._rooms: list[Buffers] = []  # for the pieces of one event after the other
+        self._buffers: list[Buffers] = []  # for the pieces of one event after the other
         self._blas = blas().limit(limits=1, user_api="blas")
 
     def _rows_of(self, scans: Sequence[BlockScan], own: bool) -> list[Rows]:
@@ -135,7 +135,7 @@ class LocalEngine:
             old[..., j] = fresh[name][..., j]
 
     def close(self) -> None:
-        self._parts, self._rooms = [], []
+        self._parts, self._buffers = [], []
         self.pool.shutdown()
         self._blas.restore_original_limits()
 
@@ -148,14 +148,14 @@ class LocalEngine:
         One event at a time: the next one is gathered in the same memory.
         """
         groups = self._groups(rows)
-        while len(self._rooms) < len(groups):
-            self._rooms.append(Buffers())
+        while len(self._buffers) < len(groups):
+            self._buffers.append(Buffers())
 
         def gathered(item: tuple[Buffers, list[Rows]]) -> tuple[Rows, list[_Place]]:
             places = [(part, find(part)) for part in item[1]]
             return Rows.gathered(places, item[0]), places
 
-        made = list(self._each(gathered, list(zip(self._rooms, groups, strict=False))))
+        made = list(self._each(gathered, list(zip(self._buffers, groups, strict=False))))
 
         def put_back() -> None:
             for changes in self._each(_put_back, made):
