@@ -232,7 +232,7 @@ def _drift(target: Target, new: pa.Schema, old: Existing) -> list[str]:
     if not changes or (target.evolve and (target.mode == "overwrite" or not fixed)):
         return []
     if target.mode == "overwrite":
-        way_out = "output.schema: evolve overwrites them too"
+        way_out = "name another output.table, or output.schema: evolve overwrites them too"
     elif not fixed:
         way_out = "output.schema: evolve adds new columns and leaves missing ones empty"
     else:

@@ -22,6 +22,7 @@ from redcal_spark.cli.results import (
     show_end,
     show_evaluation,
     show_held,
+    tell_findings,
 )
 from redcal_spark.cli.sql_export import select_of
 from redcal_spark.cli.tables import (
@@ -30,6 +31,7 @@ from redcal_spark.cli.tables import (
     runs_table,
 )
 from redcal_spark.core.number_text import plain, plural
+from redcal_spark.core.output_columns import tag
 from redcal_spark.core.problem import few_rows
 from redcal_spark.errors import UsageError
 from redcal_spark.model.audit import audit_rows
@@ -141,6 +143,9 @@ def apply(options: argparse.Namespace) -> int:
         told["unchanged"] = True
         return show(options, told, did_just_this(row, "--force appends again"))
     text = f"{patches_of(pair)} applied to {job.input.name}; rows in {job.tables.table}"
+    if job.skip:
+        valid = f"valid{tag(job.config.output.suffix)}"
+        text += f", those that cannot be used as they were ({valid} is false)"
     return show(options, told, text)
 
 
@@ -176,6 +181,8 @@ def evaluate(options: argparse.Namespace) -> int:
         print(json.dumps(evaluation_json(evaluation)))
     elif not options.quiet:
         show_evaluation(options, job, evaluation)
+    elif evaluation.result != "ok":
+        tell_findings(options, evaluation)
     return EXIT_OF[evaluation.result]
 
 

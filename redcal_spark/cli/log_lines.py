@@ -75,7 +75,7 @@ def logging_to_stderr(
     handler.setFormatter(JsonLines(context, screen) if form == "json" else Lines(screen))
     warned = logging.getLogger("py.warnings")
     log.handlers[:] = [handler]
-    log.setLevel(logging.ERROR if quiet else logging.DEBUG if verbose else logging.INFO)
+    log.setLevel(logging.WARNING if quiet else logging.DEBUG if verbose else logging.INFO)
     log.propagate = False
     # what goes wrong in a batch of a stream is raised as well, and reported then
     logging.getLogger("py4j").setLevel(logging.WARNING if verbose else logging.CRITICAL)
@@ -83,8 +83,7 @@ def logging_to_stderr(
         with _warnings_as_lines():
             yield
         return
-    if not quiet:
-        warned.addHandler(handler)
+    warned.addHandler(handler)
     warned.propagate = False
     logging.captureWarnings(True)
     try:

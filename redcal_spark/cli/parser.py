@@ -78,7 +78,7 @@ class Commands:
             )
             sub.add_argument("--engine", choices=("auto", "local", "spark"), help="what computes")
         _folder(sub)
-        sub.add_argument("-q", "--quiet", action="store_true", help="no progress, no summary")
+        sub.add_argument("-q", "--quiet", action="store_true", help="warnings and problems alone")
         sub.add_argument(
             "-v", "--verbose", action="store_true", help="more detail, with tracebacks"
         )

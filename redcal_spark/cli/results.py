@@ -102,6 +102,9 @@ def _ended(options: argparse.Namespace, job: Job, outcome: Outcome) -> int:
             print(f"  {row.status}: {MEANING[row.status]}")
     elif not options.quiet:
         _show_run(options, job, outcome, page, logged)
+    elif row.status in MEANING:
+        said = f"{_done(row)} (run {row.run_id}): {MEANING[row.status]}"
+        aside(options, f"redcal {options.command}: {said}", logging.WARNING)
     return EXIT[row.status]  # of an earlier run, too: tried again, 3 must not turn into 0
 
 
@@ -236,6 +239,18 @@ def evaluation_json(evaluation: Evaluation) -> dict[str, Any]:
         },
         "certificate": None if certificate is None else certificate.to_json(),
     }
+
+
+def tell_findings(options: argparse.Namespace, evaluation: Evaluation) -> None:
+    """What is not as it must be, or could not be checked, and nothing else."""
+    run = "" if evaluation.row is None else f"run {evaluation.row.run_id}: "
+    aside(options, f"redcal evaluate: {run}{EVALUATED[evaluation.result]}", logging.ERROR)
+    for note in evaluation.notes:
+        aside(options, f"  note: {note}", logging.WARNING)
+    for checked in evaluation.checked:
+        if checked.result != "ok":
+            lines = [f"{checked.result} {checked.what} {checked.table or ''}", *checked.lines()]
+            aside(options, "\n    ".join(["  " + lines[0].rstrip(), *lines[1:]]), logging.ERROR)
 
 
 def show_evaluation(options: argparse.Namespace, job: Job, evaluation: Evaluation) -> None:

@@ -167,7 +167,7 @@ class Terminal(Listener):
     def note(self, text: str) -> None:
         if self.live:
             self.console.print(f"note: {printable(text)}", markup=False)
-        elif not self.quiet:
+        else:
             log.warning("%s", text)
 
     def done(self) -> None:

@@ -11,6 +11,7 @@ from redcal_spark.errors import UsageError
 
 # The largest loss there can be, 16,384 classes and a few hundred actions, fits into this.
 MAX_BYTES = 2**26
+SOME = 10  # cells that a message names
 
 
 def costs_names(name: str) -> tuple[list[str], list[str]]:
@@ -25,7 +26,10 @@ def costs_names(name: str) -> tuple[list[str], list[str]]:
         if not isinstance(cell, float)
     ]
     if wrong:
-        raise UsageError(f"{name}: costs must be numbers, with a point; got, in {'; '.join(wrong)}")
+        more = "" if len(wrong) <= SOME else f"; and {len(wrong) - SOME:,} more cells"
+        raise UsageError(
+            f"{name}: costs must be numbers, with a point; got, in {'; '.join(wrong[:SOME])}{more}"
+        )
     return header or [str(k) for k in range(len(loss["costs"][0]))], loss.get("actions", [])
 
 

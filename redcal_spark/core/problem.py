@@ -19,7 +19,7 @@ from redcal_spark.core.losses import LossFamily
 from redcal_spark.core.metrics import Totals
 from redcal_spark.core.number_text import plural
 from redcal_spark.core.parameters import Parameters
-from redcal_spark.core.reading import MISSING, NO_INDEX, OUTSIDE, UNNAMED
+from redcal_spark.core.reading import MISSING, NO_INDEX, OUTSIDE, UNNAMED, BadRows
 from redcal_spark.core.scan import Scanner, ScanResult, check_weight
 from redcal_spark.core.splits import Split
 from redcal_spark.core.tuned import Tuned
@@ -34,9 +34,10 @@ MIXED_UP = (
     "its own label?"
 )
 HINTS = {  # what is mostly the matter, by what is wrong with ten rows or more
-    OUTSIDE: "scores are probabilities: divide percentages by 100",
+    OUTSIDE: "scores are probabilities: divide percentages by 100, and give logits to softmax",
     NO_INDEX: "labels count from 0: subtract 1 from labels that count from 1",
 }
+SKIP = "\n  (input.on_bad_rows: skip passes such rows through untouched)"
 MAX_LINES = 4_096  # losses x pairs of models, of each of which a row keeps its event
 MAX_EVENTS = 1 << 24  # of all losses and pairs, which are counted
 
@@ -113,9 +114,8 @@ class Problem:
         if not gathered.rows:
             raise InputError(f"{where} has no rows")
         if self.on_bad_rows == "error":
-            skip = setting("on_bad_rows", "skip")
-            advice = _hints(gathered) + self._named(gathered)
-            advice += f"\n  ({skip} passes such rows through untouched"
+            advice = hints(gathered.problems) + self._named(gathered)
+            advice += f"\n  ({setting('on_bad_rows', 'skip')} passes such rows through untouched"
             if any(kind.startswith(MISSING) for _, kind in gathered.problems.kinds):
                 advice += f", {setting('missing_model', 'skip_row')} those without a model's scores"
             advice += ")"
@@ -162,10 +162,11 @@ class Problem:
         return replace(self, parameters=tuned.parameters(self.parameters), tuned=tuned)
 
 
-def _hints(gathered: ScanResult) -> str:
-    often = [kind for (_, kind), bad in gathered.problems.kinds.items() if bad.rows >= 10]
-    hints = (hint for wrong, hint in HINTS.items() if any(k.startswith(wrong) for k in often))
-    return "".join(f"\n  ({hint})" for hint in hints)
+def hints(problems: BadRows) -> str:
+    """What is mostly the matter, a line each."""
+    often = [kind for (_, kind), bad in problems.kinds.items() if bad.rows >= 10]
+    told = (hint for wrong, hint in HINTS.items() if any(k.startswith(wrong) for k in often))
+    return "".join(f"\n  ({hint})" for hint in told)
 
 
 def _none_left(gathered: ScanResult, split: Split | None) -> str:

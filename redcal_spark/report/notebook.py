@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from redcal_spark.backends.location import Location
 from redcal_spark.core.splits import SPLITS
@@ -40,4 +41,7 @@ def html(shown: ReconciledPair | Evaluation) -> str | None:
 
 
 def write_report(pair: ReconciledPair, path: str | os.PathLike[str]) -> None:
+    ending = Path(path).suffix
+    if ending.lower() not in (".html", ".htm", ""):
+        raise UsageError(f"{os.fspath(path)}: pair.report writes HTML; name a file .html")
     write.write_report(report_of(pair), Location(os.fspath(path)))

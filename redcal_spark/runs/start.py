@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from redcal_spark.errors import RunError, UsageError
+from redcal_spark.errors import InputError, RunError, UsageError
 from redcal_spark.model.pair import ReconciledPair
 from redcal_spark.runs.claim import Claim, is_dead, take
 from redcal_spark.runs.dead import overtaking, put_away, same_run
@@ -58,6 +58,7 @@ def apply(
 
     fitted: the run that the pair is of, if it is known. force: append rows that were appended.
     """
+    _check_fits(job, pair)
     job.check(labels=False)
     if fitted is not None and (other := of_another_fit(job.config, fitted)) is not None:
         job.listener.note(other)
@@ -73,6 +74,20 @@ def apply(
         return run
     with run.working():
         return run.apply(pair, roles)
+
+
+def _check_fits(job: Job, pair: ReconciledPair) -> None:
+    """A model knows its columns by their names, whatever the configuration calls them."""
+    ours, theirs = job.problem.columns.n_models, pair.columns.n_models
+    if ours != theirs:
+        raise UsageError(f"the model is of {theirs} models, the configuration of {ours}")
+    there = set(job.input.schema.names)
+    missing = [name for name in pair.columns.names(label=False) if name not in there]
+    if missing:
+        raise InputError(
+            f"{job.input.name} lacks columns of the model: {', '.join(map(repr, missing))}. It was "
+            f"fitted on columns of these names: give them to the new ones, in the files themselves"
+        )
 
 
 def claimed(

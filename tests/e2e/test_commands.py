@@ -278,15 +278,62 @@ def test_exit_2_for_wrong_use_and_1_for_failure(
 
 @pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("command", ["check", "run", "fit", "apply"])
-def test_quiet_says_nothing(work: Work, command: str) -> None:
+def test_quiet_says_nothing_but_warnings(work: Work, command: str) -> None:
     if command == "apply":
         work.ran("fit")
-    assert work.redcal(command, "--quiet") == type(work.redcal("check"))(0, "", "")
+    told = work.redcal(command, "--quiet")
+    assert (told.code, told.out) == (0, "")
+    assert all(" WARNING " in line for line in told.err.splitlines())
     if command in ("run", "fit"):
         assert work.redcal(command, "--quiet", "--force").out == ""
     told = work.redcal("run", "--quiet", "--set", "input.label=nope")
     assert (told.code, told.out) == (2, "")
     assert "column 'nope' not found in scores.parquet" in told.err
+
+
+def test_quiet_says_what_went_wrong(work: Work) -> None:
+    """A run that stopped early, each time; and warnings."""
+    for _ in range(2):
+        told = work.redcal("run", "--quiet", "--set", "reconcile.max_steps=1")
+        assert (told.code, told.out) == (3, "")
+        [line] = told.err.splitlines()
+        assert line.startswith("redcal run: capped: 1 patch in 1 round on ")
+        assert line.endswith(": max_rounds or max_steps stopped it before it was done")
+    told = work.redcal("run", "--quiet", "--set", "reconcile.beta=1e-9")
+    assert "times below the noise" in told.err and " WARNING " in told.err
+
+
+def test_a_model_of_other_columns_or_models_is_refused(work: Work) -> None:
+    work.ran("fit")
+    assert work.redcal("export", "-o", "model.json").code == 0
+    table = scores()
+    write(table.rename_columns(["p" if name == "a" else name for name in table.column_names]))
+    told = work.redcal("apply", "--model", "model.json", "--set", "input.model_1=p")
+    assert told.code == 2
+    assert "scores.parquet lacks columns of the model: 'a'. It was fitted on" in told.err
+    write(table.append_column("c", table["a"]))
+    work.tree["input"]["models"] = {"one": "a", "two": "b", "three": "c"}
+    del work.tree["input"]["model_1"], work.tree["input"]["model_2"]
+    told = work.redcal("apply", "--model", "model.json")
+    assert (told.code, told.err) == (
+        2,
+        "redcal apply: the model is of 2 models, the configuration of 3\n",
+    )
+
+
+def test_apply_says_what_is_mostly_the_matter(work: Work) -> None:
+    work.ran("fit")
+    assert work.redcal("export", "-o", "model.json").code == 0
+    table = scores()
+    place = table.column_names.index("a")
+    percent = [[100 * p for p in row] for row in table["a"].to_pylist()]
+    write(table.set_column(place, "a", pa.array(percent)))
+    told = work.redcal("apply", "--model", "model.json")
+    assert told.code == 2
+    assert "\n  (scores are probabilities: divide percentages by 100, " in told.err
+    assert "\n  (input.on_bad_rows: skip passes such rows through untouched)" in told.err
+    given = ("apply", "--model", "model.json", "--set", "input.on_bad_rows=skip")
+    assert "those that cannot be used as they were (valid is false)\n" in work.redcal(*given).out
 
 
 def test_one_log_line_a_round_without_a_terminal(work: Work) -> None:

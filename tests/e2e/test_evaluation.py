@@ -568,4 +568,8 @@ def test_people_are_told_what_was_checked(ran: Path, work: Work) -> None:
     assert told.code == 1
     assert "  differs       rows        out/rows" in told.out.splitlines()
     assert f"out/rows: column 'beds_agree', row case = {case}: is " in told.out
-    assert work.redcal("evaluate", "--quiet").out == ""
+    told = work.redcal("evaluate", "--quiet")
+    assert (told.code, told.out) == (1, "")
+    assert told.err.splitlines()[0].endswith(": something differs from a repeat of the run")
+    assert f"out/rows: column 'beds_agree', row case = {case}: is " in told.err
+    assert "ok " not in told.err

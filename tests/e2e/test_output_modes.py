@@ -77,7 +77,7 @@ def test_drift_is_told_before_anything_is_computed(work: Work) -> None:
         "  new: 'remark', string\n"
         "  missing: 'note', string\n"
         "  of another type: 'case' is long, would be integer\n"
-        "  (output.schema: evolve overwrites them too)\n"
+        "  (name another output.table, or output.schema: evolve overwrites them too)\n"
     )
     assert work.delta().version() == 0
     assert work.redcal("check").code == 2
@@ -118,7 +118,7 @@ def test_other_partitions_are_drift(work: Work) -> None:
     assert problem(work) == (
         "output.table: out/rows is there with other columns than would be written:\n"
         "  partitioned by: nothing, would be 'fold'\n"
-        "  (output.schema: evolve overwrites them too)\n"
+        "  (name another output.table, or output.schema: evolve overwrites them too)\n"
     )
     work.tree["output"]["schema"] = "evolve"
     work.ran()

@@ -57,7 +57,7 @@ from redcal_spark.config.schema import Config, Read
 from redcal_spark.core.columns import Layout
 from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.multiset import CompareTask, FetchTask, SumTask
-from redcal_spark.core.problem import Problem
+from redcal_spark.core.problem import SKIP, Problem, hints
 from redcal_spark.core.splits import Split
 from redcal_spark.errors import InputError, RedcalError, UsageError
 from redcal_spark.settings import DriverBudget
@@ -269,7 +269,8 @@ class SparkBackend:
         layout = layout_of(source.frame, pair.columns, pair.n_classes, False, source.name)
         layout = replace(layout, skip_missing=target.skip_missing)
         try:
-            problems_of(source.frame, layout).raise_if_any(source.name)
+            problems = problems_of(source.frame, layout)
+            problems.raise_if_any(source.name, hints(problems) + SKIP)
         except InputError as all_of_them:
             return all_of_them
         except Exception as err:
