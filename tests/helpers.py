@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -306,3 +307,11 @@ def some_quick(values: Iterable[Any], every: int) -> list[Any]:
         pytest.param(value, marks=pytest.mark.slow if number % every else ())
         for number, value in enumerate(values)
     ]
+
+
+def until(true: Callable[[], Any], seconds: float = 90) -> None:
+    """Wait; other processes are at work."""
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)

@@ -21,9 +21,10 @@ import pyarrow.fs
 
 from redcal_spark.backends.object_stores import Options, file_system, for_delta
 from redcal_spark.config.addresses import canonical, scheme_of
-from redcal_spark.errors import RedcalError, StoreDownError
+from redcal_spark.errors import InputError, RedcalError, StoreDownError
 
 HIDDEN = ("_", ".")  # how names begin that Spark and others take for no data
+LOG = "_delta_log"
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 # What pyarrow and delta-rs say when a store is down, and when something is not set right.
 UNREACHED = re.compile("AWS Error NETWORK_CONNECTION|error sending request|operation timed out")
@@ -133,15 +134,21 @@ class Location:
     def data_files(self) -> Iterator[PurePath]:
         """Files below a folder, but for those that Spark and others hide: names with _ or . first.
 
-        Folder by folder, each in the order of names.
+        Folder by folder, each in the order of names. The files of a Delta table are more than its
+        rows: of a folder that holds some nothing is read.
         """
         if not self.is_address:
             for root, folders, files in os.walk(self.name):
+                if LOG in folders:
+                    raise _holds_a_table(self.name, os.path.relpath(root, self.name))
                 folders[:] = sorted(f for f in folders if not f.startswith(HIDDEN))
                 yield from (Path(root, f) for f in sorted(files) if not f.startswith(HIDDEN))
             return
         listed = [PurePosixPath(info.path) for info in self.listed(recursive=True)]
         depth = len(self.pure_path.parts)
+        if (log := next((p for p in listed if LOG in p.parts[depth:]), None)) is not None:
+            parts = log.parts[depth:]
+            raise _holds_a_table(self.name, "/".join(parts[: parts.index(LOG)]))
         kept = [p for p in listed if not any(x.startswith(HIDDEN) for x in p.parts[depth:])]
         yield from sorted(kept)
 
@@ -235,6 +242,10 @@ def _ways_out(said: str) -> Iterator[str]:
             yield f"are {' and '.join(asked)} right? If they are, the store is down: try again"
     elif UNABLE.search(said):
         yield "the store is down or busy: try again"
+
+
+def _holds_a_table(folder: str, below: str) -> InputError:
+    return InputError(f"{folder}: holds Delta tables, such as {below}: name the one that is meant")
 
 
 def failed(kind: type[RedcalError], what: str, err: BaseException) -> RedcalError:

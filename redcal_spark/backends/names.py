@@ -88,6 +88,9 @@ def elsewhere(name: str) -> str | None:
     return None
 
 
+MAKING = "_redcal_making"  # beside the files of a table in an object store, before its first commit
+
+
 def problem_of_target(place: Location, key: str) -> str | None:
     """Why no table can be written at a path. key: of the configuration."""
     name = place.name
@@ -133,6 +136,9 @@ def _problem_of_address(place: Location, key: str) -> str | None:
             known = bucket.exists()
             return None if known else f"{key}: {place.name} cannot be made: no {bucket.name}"
         if not place.below("_delta_log").is_dir() and place.listed():
+            mark = place.below(MAKING)
+            if mark.is_file(mark.path):  # what is there is of a run of ours that died
+                return None
             return f"{key}: {place.name} is a folder with other things in it, not a Delta table"
     except OSError as err:
         problem = failed(InputError, f"{key}: {place.name} cannot be reached", err)

@@ -95,10 +95,10 @@ def _since(job: Job, row: RunRow) -> tuple[Table | None, Columns]:
 
 def _measured(job: Job, pair: ReconciledPair) -> Monitored | None:
     """One scan of the new rows, all of them held out; one pass for history and effects."""
-    job.check_input()
     problem = replace(job.problem, parameters=pair.parameters, new_rows=True)
     split = HoldoutOnly(problem.columns.label)
     try:
+        job.check_input()
         scan = job.scan_table(job.input, problem, split)
     except InputError as err:
         if "has no rows" in str(err):

@@ -246,6 +246,20 @@ def test_nothing_new_is_said(watched: Work) -> None:
     assert watched.redcal("monitor", "--fail-on", "no_rows").code == 1
 
 
+def test_new_rows_without_labels_are_nothing_to_monitor(work: Work) -> None:
+    write_deltalake("scores", scores(900))
+    work.tree["input"]["table"] = "scores"
+    work.ran()
+    late = later(1, 60, 50_000)
+    nothing = pa.nulls(len(late), late["outcome"].type)
+    place = late.schema.get_field_index("outcome")
+    write_deltalake("scores", late.set_column(place, "outcome", nothing), mode="append")
+    told = work.redcal("monitor", "--fail-on", "loss,mass")
+    assert told.code == 0, told.err
+    assert "nothing to monitor: scores has no labelled rows that run " in told.out
+    assert work.redcal("monitor", "--fail-on", "no_rows").code == 1
+
+
 def test_an_event_without_rows_has_no_name(watched: Work) -> None:
     """On one row on which both models say the same."""
     table = later(1, 8, 70_000)

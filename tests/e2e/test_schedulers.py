@@ -6,8 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,6 +16,7 @@ from tests import wheels
 from tests.docs.pages import DOCS, fences
 from tests.e2e.test_signals import WORDS
 from tests.e2e.work import Work, configuration, scores, write
+from tests.helpers import until
 
 PLACE, CONFIG = "/srv/triage", "conf/job.yaml"
 UV = Path(sys.executable).parent / "uv"
@@ -57,13 +56,6 @@ def test_a_task_that_is_out_of_time_ends_its_run(work: Work) -> None:
     [row] = work.runs()
     assert (row["status"], row["error"]) == ("failed", WORDS["TERM"])
     work.ran("run")
-
-
-def until(true: Callable[[], bool], seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 # --- the schedulers themselves --------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections import Counter
 from contextlib import nullcontext
@@ -13,12 +14,14 @@ import pytest
 import yaml
 
 from redcal_spark.backends.local.store import DeltaRsStore
+from redcal_spark.backends.names import MAKING
 from redcal_spark.backends.store import Commit
 from redcal_spark.cli import main
 from redcal_spark.errors import RunError
 from tests import forked
 from tests.e2e import killed
 from tests.e2e.work import scores
+from tests.helpers import until
 from tests.object_stores.conftest import Lake
 from tests.object_stores.proxy import SICK, Fault, proxied
 
@@ -79,6 +82,50 @@ def test_killed_and_run_again(lake: Lake, expected: list[Any], moment: str) -> N
     assert told.code == 0, told.err
     assert sound(lake) == expected
     assert lake.rows("out/rows_turns").num_rows == 0
+
+
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    "table",
+    ["rows", *(pytest.param(f"rows{t}", marks=SLOW) for t in ("_runs", "_patches", "_metrics"))],
+)
+def test_killed_before_the_first_commit_of_a_table(
+    lake: Lake, expected: list[Any], table: str
+) -> None:
+    """Its files are there, and no log: they are not taken for somebody else's."""
+    with proxied(lake.store.url) as proxy:
+        calm = dict(lake.tree["storage_options"])
+        lake.tree["storage_options"] |= {"AWS_ENDPOINT_URL": proxy.url}
+        save(lake)
+        proxy.strike("hold", "PUT", f"out/{table}/_delta_log/0")
+        run = forked.call(main, ("run", "-c", "config.yaml"))
+        until(lambda: bool(proxy.struck()))
+        assert run.process.pid is not None
+        os.kill(run.process.pid, signal.SIGKILL)
+        assert run.ended()[0] == -signal.SIGKILL
+    assert any(name.endswith(".parquet") for name in lake.names(f"out/{table}/"))
+    assert not lake.names(f"out/{table}/_delta_log/")
+    lake.tree["storage_options"] = calm
+    told = lake.redcal("run", "--json")
+    assert told.code == 0, told.err
+    assert sound(lake) == expected
+    assert not [name for name in lake.names("out/") if MAKING in name]
+
+
+def test_files_of_somebody_else_are_not_written_between(lake: Lake) -> None:
+    lake.put_parquet(FEW, "out/rows/part-0.parquet")
+    told = lake.redcal("run")
+    assert told.code == 2
+    assert "is a folder with other things in it, not a Delta table" in told.err
+
+
+def test_a_folder_of_tables_is_no_table(lake: Lake) -> None:
+    lake.put_delta(FEW, "gold/numbers")
+    told = lake.redcal("check", "--set", f"input.table={lake.at('gold')}")
+    assert told.code == 2
+    assert "gold: holds Delta tables, such as numbers: name the one that is meant" in told.err
 
 
 @pytest.mark.slow

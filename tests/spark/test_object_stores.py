@@ -24,6 +24,7 @@ from redcal_spark.demo import CONFIG, SCHEMA, patients
 from tests import forked
 from tests.e2e import killed
 from tests.e2e.work import configuration, scores, write
+from tests.helpers import until
 from tests.object_store import RACED, ObjectStore
 from tests.object_stores.conftest import Lake
 from tests.object_stores.proxy import Proxy, proxied
@@ -314,10 +315,3 @@ def test_one_run_on_both_engines_at_once(lake: Lake) -> None:
     assert len(entries) == 1
     assert lake.redcal("evaluate", "--engine", "local").code == 0
     assert log_of(lake) == on_disk(lake)
-
-
-def until(true: Any, seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.05)

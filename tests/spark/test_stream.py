@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from redcal_spark.runs.stream import stream
 from tests import backends
 from tests.e2e.test_resume import killed
 from tests.e2e.work import Told, scores
+from tests.helpers import until
 from tests.spark.test_runs import Lake, lake  # noqa: F401
 
 ONLY_CLASSIC = pytest.mark.skipif(
@@ -234,13 +234,6 @@ def meanwhile(do: Callable[[], None]) -> tuple[threading.Thread, list[BaseExcept
     thread = threading.Thread(target=run)
     thread.start()
     return thread, failed
-
-
-def until(true: Callable[[], bool], seconds: float = 90) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.1)
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -326,6 +327,16 @@ def misfits() -> tuple[dict[str, Any], list[int]]:
     found = side("side_1", P1, pa.array(keys), list(range(N)))
     bad = {2, 3, 5, 9, 20, 21, 30}
     return found, [i for i in range(N) if i not in bad]
+
+
+def test_a_folder_of_delta_tables_is_not_read_as_parquet(tmp_path: Path) -> None:
+    """Its files are those of every version."""
+    for _ in range(2):
+        write_deltalake(tmp_path / "gold" / "t", pa.table({"a": [0.5]}), mode="overwrite")
+    (tmp_path / "other").mkdir()
+    for name, below in ((tmp_path / "gold", "t"), (tmp_path, "gold/t")):
+        told = refused(InputError, partial(DeltaRsStore().open, str(name)))
+        assert told == f"{name}: holds Delta tables, such as {below}: name the one that is meant"
 
 
 def test_ids_that_do_not_fit_are_an_error() -> None:

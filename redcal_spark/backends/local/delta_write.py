@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,6 +17,7 @@ from redcal_spark.backends.local.delta_read import DeltaRsTable, quoted
 from redcal_spark.backends.local.errors import delta_table, is_delta
 from redcal_spark.backends.local.folders import beside
 from redcal_spark.backends.location import Location, failed
+from redcal_spark.backends.names import MAKING
 from redcal_spark.backends.retries import TRIES, retried
 from redcal_spark.backends.store import RECENT, Commit
 from redcal_spark.backends.target import Existing, Target
@@ -118,7 +120,8 @@ def put_new(
     its place and moved there.
     """
     if place.is_address:
-        put(place, rows, once(commit))
+        with _marked(place):
+            put(place, rows, once(commit))
         return
     with beside(Path(place.name), commit.run_id) as partial:
         made = Location(str(partial))
@@ -131,10 +134,21 @@ def put_new(
             put(place, again, properties(commit))
 
 
+@contextmanager
+def _marked(place: Location) -> Iterator[None]:
+    """A mark beside files that no commit has yet: if the run dies there, they are known as ours."""
+    mark = place.below(MAKING)
+    mark.write(b"the first commit of this table is still to come\n")
+    yield
+    with suppress(OSError):
+        mark.file_system.delete_file(mark.path)
+
+
 def made_whole(place: Location, rows: pa.Table, commit: Commit) -> bool:
     """Make a small table, unless someone else is quicker; nobody sees a part of it."""
     if place.is_address:
-        put_rows(place, rows, mode="error", commit_properties=once(commit))
+        with _marked(place):
+            put_rows(place, rows, mode="error", commit_properties=once(commit))
         return True
     with beside(Path(place.name), commit.run_id) as partial:
         put_rows(Location(str(partial)), rows, commit_properties=once(commit))
