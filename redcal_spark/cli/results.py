@@ -40,6 +40,7 @@ EVALUATED = {
     "differs": "something differs from a repeat of the run",
     "not checkable": "something could not be checked",
 }
+VIOLATED = "everything matches a repeat of the run, and its certificate has violated statements"
 EXIT = {"converged": 0, "capped": 3, "stalled": 3, "cut": 3}
 
 
@@ -241,10 +242,16 @@ def evaluation_json(evaluation: Evaluation) -> dict[str, Any]:
     }
 
 
+def _headline(evaluation: Evaluation) -> str:
+    if evaluation.only_violated and all(not each.unchecked for each in evaluation.checked):
+        return VIOLATED
+    return EVALUATED[evaluation.result]
+
+
 def tell_findings(options: argparse.Namespace, evaluation: Evaluation) -> None:
     """What is not as it must be, or could not be checked, and nothing else."""
     run = "" if evaluation.row is None else f"run {evaluation.row.run_id}: "
-    aside(options, f"redcal evaluate: {run}{EVALUATED[evaluation.result]}", logging.ERROR)
+    aside(options, f"redcal evaluate: {run}{_headline(evaluation)}", logging.ERROR)
     for note in evaluation.notes:
         aside(options, f"  note: {note}", logging.WARNING)
     for checked in evaluation.checked:
@@ -260,7 +267,7 @@ def show_evaluation(options: argparse.Namespace, job: Job, evaluation: Evaluatio
         console.print(_table(job, evaluation.metrics, losses))
         console.print()
     if evaluation.row is not None:
-        console.print(f"run {evaluation.row.run_id}: {EVALUATED[evaluation.result]}")
+        console.print(f"run {evaluation.row.run_id}: {_headline(evaluation)}")
     for note in evaluation.notes:
         console.print(f"  note: {note}")
     for checked in evaluation.checked:

@@ -181,7 +181,7 @@ class Output(Section):
         default=None, description="input columns that are carried into the table; null: all"
     )
     rows: Literal["all", "touched"] = Field(
-        default="all", description="all rows, or touched: only those whose scores changed"
+        default="all", description="all rows, or touched: only those that a patch acted on"
     )
     writer: Literal["spark", "direct"] = Field(
         default="spark",

@@ -13,6 +13,7 @@ import numpy as np
 
 from redcal_spark.core.costs import read_costs
 from redcal_spark.core.fixed_point import BITS, Ints, exact, loss_bits
+from redcal_spark.core.number_text import plural
 from redcal_spark.core.responses import LossGroup
 from redcal_spark.errors import FitWarning, GridWarning, ModelFileError, UsageError, warn
 from redcal_spark.settings import MAX_CLASSES
@@ -184,7 +185,8 @@ class Loss:
         if merged:
             shown = "; ".join(", ".join(map(repr, same[:4])) for same in merged[:3])
             warn(
-                f"loss {self.name!r}: {len(merged)} groups of distinct costs are equal on the grid "
+                f"loss {self.name!r}: {plural(len(merged), 'group')} of distinct costs "
+                f"{'is' if len(merged) == 1 else 'are'} equal on the grid "
                 f"2^-{self.bits} of the rescaled loss: {shown}",
                 GridWarning,
             )

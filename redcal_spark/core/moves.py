@@ -39,7 +39,7 @@ def with_moves(change: Totals, first: Sequence[Actions], rows: Rows) -> Totals:
 def moves_json(totals: Totals, losses: LossFamily) -> Mapping[str, Any] | None:
     """Plain data; None where nobody counted.
 
-    touched: rows whose scores changed, per model; touched_either. losses: per loss, every move
+    touched: rows that a patch acted on, per model; touched_either. losses: per loss, every move
     {model, before, after, rows, cost_exact}; actions by index. rows: touched rows with this action
     before and this one after, also where it stayed. cost_exact: what the move cost all of them
     together, after minus before, by their labels in the user's units; null for a loss that is too

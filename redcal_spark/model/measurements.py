@@ -30,7 +30,7 @@ MEASURED = (
     (
         "loss_gap",
         pa.float64(),
-        "mean cost above the decisions of somebody who knows the outcome",
+        "mean cost above the decisions of somebody who knows the outcome and decides on the grid",
     ),
     ("largest_event", pa.float64(), "share of rows in the largest disagreement event"),
     ("largest_event_rows", pa.int64(), "its rows"),

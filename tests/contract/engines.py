@@ -51,6 +51,9 @@ class Local:
         return table
 
 
+_sent: dict[int, Any] = {}  # keys by the number of partitions
+
+
 @dataclass
 class Spark:
     """Parts are partitions, some of them empty. scratch_of: who writes scratch."""
@@ -66,11 +69,13 @@ class Spark:
         return frame.repartition(partitions, "part").drop("part")
 
     def _keys(self, partitions: int) -> Any:
-        """Keys that Spark's hash sends to partition 0, 1, ... in this order."""
-        ids = self.session.range(0, 20 * partitions, 1, 1)
-        sent = ids.selectExpr("id", f"pmod(hash(id), {partitions}) as part").toArrow()
-        found = dict(zip(sent["part"].to_pylist(), sent["id"].to_pylist(), strict=True))
-        return np.array([found[number] for number in range(partitions)])
+        """Keys that Spark's hash sends to partition 0, 1, ... in this order; it is a fixed one."""
+        if partitions not in _sent:
+            ids = self.session.range(0, 20 * partitions, 1, 1)
+            sent = ids.selectExpr("id", f"pmod(hash(id), {partitions}) as part").toArrow()
+            found = dict(zip(sent["part"].to_pylist(), sent["id"].to_pylist(), strict=True))
+            _sent[partitions] = np.array([found[number] for number in range(partitions)])
+        return _sent[partitions]
 
     def fit(self, problem: Problem, rows: Any, driver_budget: int) -> ReconciledPair:
         options: dict[str, Any] = {"driver_budget": driver_budget, "scratch": self.scratch}
@@ -146,11 +151,16 @@ def check(
     wanted: Expected,
     rows: Any,
     driver_budget: int,
+    applied: bool = True,
 ) -> None:
-    """The same log, field by field, the same end, and the same rows, bit by bit."""
+    """The same log, field by field, the same end, and the same rows, bit by bit.
+
+    applied: whether to look at the rows, too; they follow from the log and the input's rows.
+    """
     pair = backend.fit(problem, rows, driver_budget)
     assert log_of(pair) == log_of(wanted.pair)
     assert pair.status == wanted.pair.status
     assert pair.zero_calibrations == wanted.pair.zero_calibrations
     assert (pair.rows, pair.resolved) == (wanted.pair.rows, wanted.pair.resolved)
-    same_rows(backend.apply(pair, rows), wanted.rows)
+    if applied:
+        same_rows(backend.apply(pair, rows), wanted.rows)

@@ -19,7 +19,7 @@ from pyarrow import csv
 
 from redcal_spark.cli import main
 from redcal_spark.runs.ledger import SCHEMA, cell_digests
-from tests.e2e.work import Work, configuration, scores, write
+from tests.e2e.work import CLASSES, Work, configuration, scores, write
 from tests.tampering import KEYS, change, every_change, every_column, other, read, remove, tamper
 from tests.tampering import write as put
 
@@ -573,3 +573,16 @@ def test_people_are_told_what_was_checked(ran: Path, work: Work) -> None:
     assert told.err.splitlines()[0].endswith(": something differs from a repeat of the run")
     assert f"out/rows: column 'beds_agree', row case = {case}: is " in told.err
     assert "ok " not in told.err
+
+
+def test_a_statement_that_is_violated_is_no_difference(work: Work) -> None:
+    """Of a loss that cannot change it is violated that it fell; all was written so."""
+    flat = {"actions": ["stay", "go"], "costs": [[2.0] * len(CLASSES)] * 2}
+    work.tree["losses"]["flat"] = flat
+    work.ran()
+    told = work.redcal("evaluate")
+    assert told.code == 1
+    words = "everything matches a repeat of the run, and its certificate has violated statements"
+    assert words in told.out and "something differs" not in told.out
+    change_row("beds_agree")
+    assert "something differs" in work.redcal("evaluate").out

@@ -98,7 +98,7 @@ def merge_rows(
 
 
 def touched_rows(rows: pa.RecordBatchReader, target: Target) -> pa.RecordBatchReader:
-    """Of all rows, those whose scores changed."""
+    """Of all rows, those that a patch acted on."""
     kept = (batch.filter(batch.column(target.touched)) for batch in rows)
     return pa.RecordBatchReader.from_batches(rows.schema, kept)
 

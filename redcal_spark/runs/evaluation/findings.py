@@ -50,7 +50,8 @@ class Checked:
                 yield f"{self.table}: {finding}" if self.table else str(finding)
         left = sum(max(0, count - A_COLUMN) for count in shown.values())
         if left or self.more:
-            yield f"{self.table}: and {left:,} more" + (" at least" if self.more else "")
+            where = f"{self.table}: " if self.table else ""
+            yield f"{where}and {left:,} more" + (" at least" if self.more else "")
         yield from (f"not checked: {why}" for why in self.unchecked)
 
     def to_json(self) -> dict[str, Any]:
