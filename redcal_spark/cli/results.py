@@ -31,6 +31,7 @@ from redcal_spark.registry.runs import log_run
 from redcal_spark.report.data import Report
 from redcal_spark.report.write import is_of, place_after_run, write_report
 from redcal_spark.runs.evaluation.evaluate import Evaluation
+from redcal_spark.runs.evaluation.findings import only_violated
 from redcal_spark.runs.job import Job
 from redcal_spark.runs.ledger import RunRow
 from redcal_spark.runs.outcome import Outcome
@@ -243,9 +244,7 @@ def evaluation_json(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def _headline(evaluation: Evaluation) -> str:
-    if evaluation.only_violated and all(not each.unchecked for each in evaluation.checked):
-        return VIOLATED
-    return EVALUATED[evaluation.result]
+    return VIOLATED if only_violated(evaluation.checked) else EVALUATED[evaluation.result]
 
 
 def tell_findings(options: argparse.Namespace, evaluation: Evaluation) -> None:

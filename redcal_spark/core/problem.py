@@ -37,7 +37,6 @@ HINTS = {  # what is mostly the matter, by what is wrong with ten rows or more
     OUTSIDE: "scores are probabilities: divide percentages by 100, and give logits to softmax",
     NO_INDEX: "labels count from 0: subtract 1 from labels that count from 1",
 }
-SKIP = "\n  (input.on_bad_rows: skip passes such rows through untouched)"
 MAX_LINES = 4_096  # losses x pairs of models, of each of which a row keeps its event
 MAX_EVENTS = 1 << 24  # of all losses and pairs, which are counted
 
@@ -160,6 +159,12 @@ class Problem:
     def chosen(self, tuned: Tuned) -> Problem:
         """The same with the eta and beta that were chosen."""
         return replace(self, parameters=tuned.parameters(self.parameters), tuned=tuned)
+
+
+def way_out(problems: BadRows) -> str:
+    """What is mostly the matter, a line each, and how bad rows are passed by."""
+    skip = setting("on_bad_rows", "skip")
+    return f"{hints(problems)}\n  ({skip} passes such rows through untouched)"
 
 
 def hints(problems: BadRows) -> str:

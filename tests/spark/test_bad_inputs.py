@@ -92,6 +92,7 @@ def test_bad_rows_on_apply(clean: Path, tmp_path: Path, capsys: pytest.CaptureFi
         "redcal apply: built/nan.parquet has rows that cannot be used:\n"
         "  column 'a': 2 rows with NaN or infinity; first: id 2: [nan, 0.5, 0.5], "
         "id 5: [0.5, nan, nan]\n"
+        "  (input.on_bad_rows: skip passes such rows through untouched)\n"
     )
     # the rows are looked at while they are written; nothing is left of that
     assert list(tmp_path.glob("*new*")) == []

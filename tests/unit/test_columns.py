@@ -419,7 +419,7 @@ def test_many_wrong_rows_have_a_way_out() -> None:
     given: dict[str, Any] = {"losses": {"t": [[0, 5, 9], [1, 0, 0]]}, "alpha": 0.1, "eta": 0.1}
     y = np.arange(30) % 3
     scores = np.full((30, 3), 1 / 3)
-    percent = "(scores are probabilities: divide percentages by 100)"
+    percent = "(scores are probabilities: divide percentages by 100, and give logits to softmax)"
     from_one = "(labels count from 0: subtract 1 from labels that count from 1)"
     for scores_2, labels, hint, other in (
         (100 * scores, y, percent, from_one),

@@ -35,7 +35,7 @@ from redcal_spark.core.metrics import Totals
 from redcal_spark.core.multiset import CompareTask
 from redcal_spark.core.patch_effects import PatchEffect, added_effects, patch_effects
 from redcal_spark.core.patches import Patch
-from redcal_spark.core.problem import SKIP, Problem, hints
+from redcal_spark.core.problem import Problem, way_out
 from redcal_spark.core.reading import BadRows
 from redcal_spark.core.rows import Rows
 from redcal_spark.core.scan import ScanResult, SplitResult, numbered
@@ -172,7 +172,7 @@ class LocalBackend:
 
         for count, batch, problems in ordered(work, numbered(table.batches(wanted)), self.threads):
             if not skip:
-                problems.raise_if_any(table.name, hints(problems) + SKIP)
+                problems.raise_if_any(table.name, way_out(problems))
             progress(count)
             yield batch
 

@@ -57,7 +57,7 @@ from redcal_spark.config.schema import Config, Read
 from redcal_spark.core.columns import Layout
 from redcal_spark.core.fitted import Fitted
 from redcal_spark.core.multiset import CompareTask, FetchTask, SumTask
-from redcal_spark.core.problem import SKIP, Problem, hints
+from redcal_spark.core.problem import Problem, way_out
 from redcal_spark.core.splits import Split
 from redcal_spark.errors import InputError, RedcalError, UsageError
 from redcal_spark.settings import DriverBudget
@@ -270,7 +270,7 @@ class SparkBackend:
         layout = replace(layout, skip_missing=target.skip_missing)
         try:
             problems = problems_of(source.frame, layout)
-            problems.raise_if_any(source.name, hints(problems) + SKIP)
+            problems.raise_if_any(source.name, way_out(problems))
         except InputError as all_of_them:
             return all_of_them
         except Exception as err:

@@ -10,7 +10,6 @@ import gc
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Literal
 
 import numpy as np
@@ -50,6 +49,7 @@ from redcal_spark.core.sums import decision_sums, gap_sums, residuals, sums
 Question = Literal["events", "residuals", "gaps", "sums", "decisions"]
 Keep = Literal["all", "active", "frozen"] | Disagreement
 CellSource = FromRows | FromFiles | CountedCells
+MANY = 10_000  # objects that are worth putting away
 PIECE = 2**25  # bytes; Spark hands over 64 MiB at once, before 4.1 up to 256 MiB
 Reader = Callable[[Batches], Iterator[pa.RecordBatch]]
 
@@ -66,15 +66,10 @@ class OnWorker:
     task: Callable[[Batches], Iterator[pa.RecordBatch]]
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        _put_away()
+        if len(gc.get_objects()) > MANY:  # of a worker that is new, or has imported more since
+            gc.collect()
+            gc.freeze()
         return self.task(batches)
-
-
-@cache
-def _put_away() -> None:
-    """Once a worker."""
-    gc.collect()
-    gc.freeze()
 
 
 def pieces(batches: Batches) -> Iterator[pa.RecordBatch]:

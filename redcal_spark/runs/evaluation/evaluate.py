@@ -68,12 +68,6 @@ class Evaluation:
     def result(self) -> Result:
         return result(self.checked)
 
-    @property
-    def only_violated(self) -> bool:
-        """Whether all is as it was written, but for statements that do not hold."""
-        findings = [finding for checked in self.checked for finding in checked.findings]
-        return bool(findings) and all(finding.problem == "violated" for finding in findings)
-
 
 def evaluate(
     job: Job, run_id: str | None = None, model: ReconciledPair | None = None

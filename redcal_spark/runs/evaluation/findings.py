@@ -67,6 +67,14 @@ class Checked:
         }
 
 
+def only_violated(checked: Iterable[Checked]) -> bool:
+    """Whether all was found as it was written, but for statements that do not hold."""
+    every = list(checked)
+    findings = [finding for one in every for finding in one.findings]
+    whole = not any(one.unchecked for one in every)
+    return whole and bool(findings) and all(one.problem == "violated" for one in findings)
+
+
 def result(checked: Iterable[Checked]) -> Result:
     """The worst of all: what is not so tells more than what could not be seen."""
     results = {one.result for one in checked}
