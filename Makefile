@@ -71,8 +71,6 @@ results: $(READY) ## measure docs/results anew (an hour on a quiet machine), the
 	.venv/bin/python -m tests.bench core tables --save docs/results/bench.json
 	.venv/bin/python -m tests.bench spark --save docs/results/bench_obvious.json
 	.venv/bin/python -m tests.bench speed --work bench_speed --save docs/results/bench_spark.json
-	.venv/bin/python -m tests.bench touched --save docs/results/bench_touched.json
-	.venv/bin/python -m tests.bench splits --save docs/results/bench_splits.json
 	.venv/bin/python -m tests.bench.scale bench_scale --save docs/results/scale.json
 	.venv/bin/python -m tests.docs
 

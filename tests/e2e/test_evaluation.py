@@ -12,12 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 import yaml
 from deltalake import DeltaTable, write_deltalake
 from pyarrow import csv
 
+from redcal_spark import __version__
 from redcal_spark.cli import main
+from redcal_spark.runs.evaluation import side_checks
 from redcal_spark.runs.ledger import SCHEMA, cell_digests
 from tests.e2e.work import CLASSES, Work, configuration, scores, write
 from tests.tampering import KEYS, change, every_change, every_column, other, read, remove, tamper
@@ -573,6 +576,24 @@ def test_people_are_told_what_was_checked(ran: Path, work: Work) -> None:
     assert told.err.splitlines()[0].endswith(": something differs from a repeat of the run")
     assert f"out/rows: column 'beds_agree', row case = {case}: is " in told.err
     assert "ok " not in told.err
+
+
+def test_what_an_earlier_release_did_not_write_is_not_checked(
+    work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A column and a measure of later, in the tables of a run that had neither."""
+    work.ran()
+    history, metrics = (read(f"out/rows_{name}") for name in ("history", "metrics"))
+    without = history.drop(["calibration_gap"])
+    write_deltalake("out/rows_history", without, mode="overwrite", schema_mode="overwrite")
+    put("out/rows_metrics", metrics.filter(pc.not_equal(metrics["name"], "calibration_gap")))
+    assert work.redcal("evaluate").code == 1
+    monkeypatch.setattr(side_checks, "__version__", "9.9")
+    told = work.redcal("evaluate")
+    assert told.code == 3, told.out
+    release = f"release {__version__} wrote none"
+    assert f"not checked: out/rows_history, column 'calibration_gap': {release}" in told.out
+    assert f"not checked: out/rows_metrics, measure 'calibration_gap': {release}" in told.out
 
 
 def test_a_statement_that_is_violated_is_no_difference(work: Work) -> None:

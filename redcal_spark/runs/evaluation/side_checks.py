@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from redcal_spark import __version__
 from redcal_spark.backends.target import RUN_ID
 from redcal_spark.core.differences import Difference, differences
 from redcal_spark.model.pair import ReconciledPair
@@ -88,11 +89,31 @@ def _compared(
     ours = table.filter(pc.equal(table[RUN_ID], row.run_id))
     if what == "patches" and _knew_two_models(row):
         ours = with_other(ours)
+    if row.package_version != __version__:
+        expected, columns, new = _known_then(what, expected, ours, columns)
+        since = f"release {row.package_version} wrote none"
+        checked.unchecked += [f"{name}, {one}: {since}" for one in new]
     findings = differences(expected, ours, columns, KEYS[what])
     if any(one.problem == "missing" for one in findings):
         findings = _with_strays(job, table, ours, expected, columns, KEYS[what]) or findings
     checked.findings += findings
     return checked
+
+
+def _known_then(
+    what: str, expected: pa.Table, ours: pa.Table, columns: Sequence[str]
+) -> tuple[pa.Table, list[str], list[str]]:
+    """What an earlier release could write, and the columns and measures that it did not know."""
+    there = set(ours.column_names)
+    new = [x for x in columns if x not in there or ours[x].null_count == ours.num_rows]
+    new = [x for x in new if expected[x].null_count < expected.num_rows]
+    left_out = [f"column {x!r}" for x in new]
+    if what == "metrics":
+        named = set(expected["name"].to_pylist()) - set(ours["name"].to_pylist())
+        strange = pa.array(sorted(named), pa.string())
+        expected = expected.filter(pc.invert(pc.is_in(expected["name"], strange)))
+        left_out += [f"measure {x!r}" for x in strange.to_pylist()]
+    return expected, [x for x in columns if x not in new], left_out
 
 
 def _knew_two_models(row: RunRow) -> bool:
