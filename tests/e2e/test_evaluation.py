@@ -594,6 +594,10 @@ def test_what_an_earlier_release_did_not_write_is_not_checked(
     release = f"release {__version__} wrote none"
     assert f"not checked: out/rows_history, column 'calibration_gap': {release}" in told.out
     assert f"not checked: out/rows_metrics, measure 'calibration_gap': {release}" in told.out
+    strange = without.append_column("strange", pa.nulls(len(without), pa.int64()))
+    write_deltalake("out/rows_history", strange, mode="overwrite", schema_mode="overwrite")
+    told = work.redcal("evaluate")
+    assert told.code == 3 and "unexpected" not in told.err  # an empty column says nothing
 
 
 def test_a_statement_that_is_violated_is_no_difference(work: Work) -> None:

@@ -105,8 +105,8 @@ def _known_then(
 ) -> tuple[pa.Table, list[str], list[str]]:
     """What an earlier release could write, and the columns and measures that it did not know."""
     there = set(ours.column_names)
-    new = [x for x in columns if x not in there or ours[x].null_count == ours.num_rows]
-    new = [x for x in new if expected[x].null_count < expected.num_rows]
+    filled = [x for x in expected.column_names if expected[x].null_count < expected.num_rows]
+    new = [x for x in filled if x not in there or ours[x].null_count == ours.num_rows]
     left_out = [f"column {x!r}" for x in new]
     if what == "metrics":
         named = set(expected["name"].to_pylist()) - set(ours["name"].to_pylist())
